@@ -190,7 +190,7 @@ class Uploader:
             log.info("checkpoint %s is stored, %d bytes", upload.key, upload.tar_bytes)
 
     async def _sleep_scanning(self, seconds: float, poll_seconds: float) -> None:
-        """Wait and keep pinning: the trainer prunes checkpoints meanwhile."""
+        """Wait and keep pinning: the trainer prunes checkpoints at the same time."""
         remaining = seconds
         while remaining > 0:
             nap = min(poll_seconds, remaining)

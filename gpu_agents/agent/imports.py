@@ -113,7 +113,7 @@ class ModelImports:
             log.info("progress of import %s was not reported: %s", import_id, error)
 
     async def _with_reports(self, import_id: str, folder: Path, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and report progress meanwhile: the server reassigns imports of silent nodes."""
+        """Run `work` and report its progress: the server reassigns imports of silent nodes."""
         task = asyncio.create_task(work, name=f"work of import {import_id}")
         try:
             while not task.done():

@@ -58,7 +58,7 @@ class ChildPool:
         """Raises ScoringError, VerifierFailed, TimedOut."""
         child = await self._free.get()
         asking = asyncio.create_task(
-            asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
+            asyncio.to_thread(_request_score, child.connection, completion, self._timeout_seconds)
         )
         try:
             reply = await asyncio.shield(asking)
@@ -108,7 +108,9 @@ class ChildPool:
         await self._start_child()
 
 
-def _ask(connection: Connection, completion: Completion, timeout_seconds: float) -> Score | Exception:
+def _request_score(
+    connection: Connection, completion: Completion, timeout_seconds: float
+) -> Score | Exception:
     connection.send(completion)
     if not connection.poll(timeout_seconds):
         raise TimedOut(f"no score within {timeout_seconds:g} s")

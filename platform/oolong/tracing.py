@@ -88,7 +88,7 @@ def trace_id() -> str:
 
 
 def headers() -> dict[str, str]:
-    """What a request carries so that the other side goes on with this trace; empty when nothing is traced."""
+    """What a request carries so that the other side continues this trace; empty when nothing is traced."""
     if _tracer is None:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

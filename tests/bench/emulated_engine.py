@@ -75,7 +75,7 @@ class EmulatedEngine(FakeEngine):
                 await self._decode([request for request in batch if request.limit])
 
     async def _serve_probe(self, probe: FakeRequest) -> None:
-        """A fixed greedy continuation: its tokens are single tokens, and nothing else runs meanwhile."""
+        """A fixed greedy continuation: its tokens are single tokens, and nothing else runs."""
         seconds = self._device.decode_seconds(steps=probe.limit, batch=1, context=self._device.prompt_tokens)
         if await self._work("probe", seconds):
             probe.output += [97] * probe.limit

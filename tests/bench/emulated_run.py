@@ -258,10 +258,10 @@ def _moment(attempt: LocalAttempt) -> Moment:
         try:
             root = psutil.Process(job.process.pid)
             processes = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:  # a small run may be over by now
+        except psutil.NoSuchProcess:  # a small run may be over
             continue
         for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended meanwhile
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended
                 times = process.cpu_times()
                 seconds += times.user + times.system
     return Moment(cpu_seconds=seconds, machine=psutil.cpu_times())

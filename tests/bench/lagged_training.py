@@ -39,7 +39,7 @@ Weights = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class LagSetting:
-    objective: Literal["ppo", "decoupled_ppo"]  # ppo: the behaviour policy is its old policy
+    objective: Literal["ppo", "decoupled_ppo"]  # ppo: the behavior policy is its old policy
     lag: int  # η: every batch is sampled by the weights of so many versions before
     learning_rate: float
     seed: int
@@ -75,7 +75,7 @@ class LagCurve:
 
     setting: dict[str, Any]
     reward: list[float]
-    largest_weight: list[float]  # of each step's batch: max over tokens of w = proximal / behaviour
+    largest_weight: list[float]  # of each step's batch: max over tokens of w = proximal / behavior
     mean_abs_log_weight: list[float]
     masked_frac: list[float]
     nonfinite_steps: int = 0
@@ -124,10 +124,10 @@ def _train(
         setting=asdict(setting), reward=[], largest_weight=[], mean_abs_log_weight=[], masked_frac=[]
     )
     for version in range(setting.steps):
-        behaviour, weights = versions[0]  # version - lag, or 0 while there are fewer versions
+        behavior, weights = versions[0]  # version - lag, or 0 while there are fewer versions
         sampler.load(weights)
-        groups = _sample(sampler, order.sample(rows, setting.prompts), setting, version=behaviour)
-        rewards.setdefault(behaviour, []).append(_mean_reward(groups))
+        groups = _sample(sampler, order.sample(rows, setting.prompts), setting, version=behavior)
+        rewards.setdefault(behavior, []).append(_mean_reward(groups))
         [plan] = plan_batch(
             groups, version=version, num_ranks=1, minibatches=setting.minibatches,
             token_budget=spec.trainer.microbatch_tokens,
@@ -198,14 +198,14 @@ def _mean_reward(groups: list[Group]) -> float:
 
 @torch.no_grad()
 def _distance(learner: Learner, plan: RankPlan) -> dict[str, float]:
-    """max w and mean |log w| over a batch's tokens, w = the policy now over the behaviour policy."""
+    """max w and mean |log w| over a batch's tokens, w = the policy now over the behavior policy."""
     largest, total, tokens = 0.0, 0.0, 0
     for microbatch in (one for minibatch in plan.minibatches for one in minibatch.microbatches):
         sequences = microbatch.sequences
         row = pack_row([one.tokens for one in sequences], [one.loss_positions for one in sequences])
         logprobs, _ = learner.policy(row, temperature=1.0)
-        behaviour = torch.tensor([value for one in sequences for value in one.behavior_logprobs])
-        log_weight = (logprobs - behaviour).double()
+        behavior = torch.tensor([value for one in sequences for value in one.behavior_logprobs])
+        log_weight = (logprobs - behavior).double()
         largest = max(largest, float(log_weight.max().exp()))
         total += float(log_weight.abs().sum())
         tokens += log_weight.numel()

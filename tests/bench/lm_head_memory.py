@@ -68,7 +68,7 @@ def _run(way: str, device: str, positions: int) -> int:
 
 
 def _forget_peak(device: str) -> int:
-    """Start counting anew; returns what is in use."""
+    """Start counting again; returns what is in use."""
     if device == "cuda":
         import torch
 

@@ -80,8 +80,8 @@ IF_MISSED = {
     "batch: the sensitivity table spans it. With 3 engines the gate of η = 4 keeps about 117 of 256 places of an engine "
     "busy, because a group holds its place until its longest member is done; at η = 8 it keeps nearly all.",
     "interruptible_over_not": "The paper measured 1.12 for the model of this size and 1.17 for a larger one. An engine "
-    "that may not be interrupted skips the versions that come while its longest request goes on; what it loses is the "
-    "batch that empties meanwhile, and it saves the prefill that interruptions cost.",
+    "that may not be interrupted skips the versions that come while its longest request continues; what it loses is the "
+    "batch that empties, and it saves the prefill that interruptions cost.",
     "trainer_idle_fraction": "Of 4 devices one trains, and three engines cannot feed it: a fourth engine would be a fifth "
     "device. The table by split shows where it goes: with 5 or 7 engines for one trainer the wait nearly ends.",
     "weight_sync_frac": "Measured when the code copied, serialized and hashed one after the other, about 2 s a GB, while "

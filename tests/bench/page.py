@@ -17,7 +17,7 @@ KINDS = {
 }
 HEAD = """# Benchmarks
 
-Made by `python3 manage.py bench --page` from `results.json`; `make bench` measures everything anew, `python3 manage.py
+Made by `python3 manage.py bench --page` from `results.json`; `make bench` measures everything again, `python3 manage.py
 bench --only KEY` one measure. How to read it, and what was not measured: [reading.md](reading.md).
 """
 
@@ -164,7 +164,7 @@ def _real(one: Entry) -> str:
     machine = one["machine"]
     load = machine["load_average_at_the_end"]
     busy = (
-        "**Other work kept the cores busy meanwhile.** A run with two processes at work at once then gets more of them "
+        "**Other work kept the cores busy.** A run with two processes at work at once then gets more of them "
         "than one whose processes take turns: the ratio flatters asynchrony and is to be measured again on a quiet "
         "machine.\n\n"
         if load > 2 * machine["processors"]

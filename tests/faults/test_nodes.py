@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def test_a_run_goes_on_elsewhere_when_its_node_dies(new_stack: Callable[..., Stack], model: Path) -> None:
-    """Two nodes without a common path: what the second one goes on from can only come from the store."""
+    """Two nodes without a common path: what the second one continues from can only come from the store."""
     stack = new_stack(OOLONG_NODE_LEASE_SECONDS="15")
     inputs = upload_inputs(stack, model)
     steps = 30

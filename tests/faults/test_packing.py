@@ -1,7 +1,7 @@
 """A process that packs telemetry is killed (SIGKILL) before each of its statements and before its commit.
 
-The process that is told where to die imports Django once and forks for each death: it has no threads and no connection
-of its own, so a fork of it is like a process that was started anew.
+The process that gets the place to die at imports Django once and forks for each death: it has no threads and no
+connection of its own, so a fork of it is like a process that was just started.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Machine:
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     from trainers.models.tiny import make_tiny_model
 
-    # In both the vocabulary goes on behind the tokenizer's 261 ids, as that of real models does.
+    # In both the vocabulary continues behind the tokenizer's 261 ids, as that of real models does.
     changes = {"vocab_size": 512} if REHEARSAL else QWEN3_0_6B
     model = make_tiny_model(tmp_path_factory.mktemp("gpu") / "v00000001", seed=1, **changes)
     return Machine("cpu", model, "float32") if REHEARSAL else Machine("cuda", model, "bfloat16")

@@ -72,7 +72,7 @@ def losses(machine: Machine, context: DistributedContext, **option: Any) -> list
     spec = tiny_run_spec(
         {
             "name": "gpu", "model": {"base_model": "m"}, "dataset": {"version": "d@1"},
-            # The groups' behaviour log-probabilities are of a small vocabulary: w would make every loss next to 0.
+            # The groups' behavior log-probabilities are of a small vocabulary: w would make every loss next to 0.
             "algorithm": {"objective": "ppo"},
             "trainer": {
                 **section(machine, learning_rate=LEARNING_RATE).model_dump(), "groups_per_step": 4, "minibatches": 2,

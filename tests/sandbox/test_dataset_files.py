@@ -79,6 +79,6 @@ def test_values_that_only_the_memory_bound_can_stop_are_refused_by_it(tmp_path: 
 
 
 @pytest.mark.parametrize(("format", "code"), [("parquet", "unreadable"), ("csv", "not_utf8")])
-def test_garbage_is_refused_and_told(tmp_path: Path, checkout: Path, format: str, code: str) -> None:
+def test_garbage_is_rejected_with_its_reason(tmp_path: Path, checkout: Path, format: str, code: str) -> None:
     result = parse(tmp_path, checkout, b"\x00\xff" * 500, format)
     assert result.refused is not None and result.refused["code"] == code, result.refused

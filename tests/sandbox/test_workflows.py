@@ -97,7 +97,7 @@ async def test_a_workflow_that_eats_memory_fails_and_its_worker_lives(sandbox: S
 
 
 async def test_a_second_process_cannot_take_the_socket_over(sandbox: Sandbox) -> None:
-    """One connection per sandbox: a child that connects anew is shown the door."""
+    """One connection per sandbox: a child that connects again is shown the door."""
     body = """import json, socket
 other = socket.socket(socket.AF_UNIX)
 try:

@@ -11,7 +11,7 @@ EMPTY = "template1"
 
 
 def new_database(postgres_url: str, name: str) -> str:
-    """The URL of a database of that name, made anew; with the tables, where the server has them to copy.
+    """The URL of a database of that name, made again; with the tables, where the server has them to copy.
 
     A server that was named by OOLONG_TEST_DATABASE_URL has none: there whoever comes first migrates.
     """

@@ -13,7 +13,7 @@ def listeners(pid: int) -> list[tuple[str, str, int]]:
     root = psutil.Process(pid)
     found = []
     for process in (root, *root.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended
             found += [
                 (process.name(), str(connection.laddr.ip), int(connection.laddr.port))
                 for connection in process.net_connections("tcp")

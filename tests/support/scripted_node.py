@@ -196,7 +196,7 @@ class ScriptedNode:
             self._spawn(self._play, attempt, mine)
 
     def _forget(self, acknowledged: list[str]) -> None:
-        """Only jobs that nobody wants any more: one that is still named and was forgotten would begin anew."""
+        """Only jobs that nobody wants any more: one that is still named and was forgotten would start over."""
         with self._lock:
             for job_id in acknowledged:
                 job = self._jobs.get(job_id)

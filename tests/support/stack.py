@@ -180,7 +180,7 @@ class Node:
                 for pid in descendants(record.pid):
                     try:
                         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                    except (FileNotFoundError, ProcessLookupError):  # it ended
                         continue
                     if b"sglang.launch_server" in words:
                         found[name] = pid

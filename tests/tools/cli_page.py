@@ -28,7 +28,7 @@ EXIT_CODES = {
     ExitCode.SUCCEEDED: "done; of `run wait`: the run succeeded and everything asked of it holds",
     ExitCode.UNEXPECTED: "what the command does not know how to name",
     ExitCode.USAGE: "wrong arguments, an invalid spec or dataset, what does not exist or does not allow this now",
-    ExitCode.TIMEOUT: "`--timeout` is over; the run goes on",
+    ExitCode.TIMEOUT: "`--timeout` is over; the run continues",
     ExitCode.AUTH: "no token, a wrong one, or one that may not do this",
     ExitCode.FAILED: "the run failed by its own fault (or is paused for one, until somebody has looked)",
     ExitCode.CHECK_FAILED: "the run succeeded, and an assertion or comparison does not hold",

@@ -49,6 +49,7 @@ EXTENDS = {
     "CreatedToken": "Token",
     "CreatedWebhook": "Webhook",
     "Plan": "Validation",
+    "SpecWhatIf": "Validation",
     "Pool": "PoolSettings",
     "UsageRow": "UsageTotal",
     "WholeTrajectory": "Trajectory",

@@ -77,16 +77,16 @@ class SelectionBias(msgspec.Struct, kw_only=True):
         return self.dropped_tokens / self.dropped_trajectories if self.dropped_trajectories else None
 
     @property
-    def mean_kept(self) -> float | None:
+    def mean_trained(self) -> float | None:
         return self.kept_tokens / self.kept_trajectories if self.kept_trajectories else None
 
     @property
     def ratio(self) -> float | None:
         """Mean length of taken trajectories over the mean length of all finished ones; 1 is no bias."""
         finished = self.kept_trajectories + self.dropped_trajectories
-        if self.mean_kept is None or not self.kept_tokens + self.dropped_tokens:
+        if self.mean_trained is None or not self.kept_tokens + self.dropped_tokens:
             return None
-        return self.mean_kept / ((self.kept_tokens + self.dropped_tokens) / finished)
+        return self.mean_trained / ((self.kept_tokens + self.dropped_tokens) / finished)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -258,7 +258,7 @@ def summary(state: ControllerState) -> dict[str, Any]:
             "dropped_token_histogram": {r: _labelled(lags) for r, lags in dropped.by_token.items()},
             "dropped_histogram": {r: _labelled(lags) for r, lags in dropped.by_trajectory.items()},
             "mean_tokens_dropped": bias.mean_dropped,
-            "mean_tokens_kept": bias.mean_kept,
+            "mean_tokens_kept": bias.mean_trained,
             "selection_bias": bias.ratio,
         },
         "filter": {
@@ -324,7 +324,7 @@ def selection_metrics(batch: TrainedBatch) -> dict[str, float]:
     values: dict[str, float | None] = {
         "staleness/dropped_token_frac": dropped / (dropped + sum(batch.staleness.by_token.values())),
         "group/filtered_frac": batch.filtered_fraction,
-        "response_length/trained_mean": batch.selection_bias.mean_kept,
+        "response_length/trained_mean": batch.selection_bias.mean_trained,
         "response_length/dropped_mean": batch.selection_bias.mean_dropped,
         "response_length/selection_bias": batch.selection_bias.ratio,
     }

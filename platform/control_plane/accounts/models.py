@@ -127,7 +127,7 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
-    # After a rotation the secret before it goes on for a while, so that nobody is cut off in between.
+    # After a rotation the secret before it works for a while, so that nobody is cut off in between.
     previous_sha256 = models.CharField(max_length=64, null=True, unique=True)
     previous_until = models.DateTimeField(null=True)
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,13 +14,14 @@ from control_plane.assets import selectors, services
 from control_plane.assets.datasets import derivation
 from control_plane.assets.datasets.validation_services import create_version_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import Problem, or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.numbers import parse_int
-from control_plane.core.api.pagination import encode, foreign_cursor, paginate, read_page
+from control_plane.core.api.pagination import encode, foreign_cursor, read_page
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, SHA256, page_of
 from control_plane.core.infra import clock
 
@@ -175,28 +178,21 @@ class FetchSerializer(StrictSerializer):
 class FetchUploadView(ApiView):
     scopes = {"POST": "datasets:write"}
 
-    @extend_schema(operation_id="fetch_upload", request=FetchSerializer, responses={201: UploadSerializer})
-    def post(self, request: Request) -> Response:
+    @endpoint("fetch_upload", body=FetchSerializer, returns=UploadSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Upload from a URL.
 
         The control plane downloads the file. With `secret` it sends that secret to the hosts that it is
         allowed for.
         """
-        form = FetchSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        upload = services.fetch_upload(caller_of(request), **form.validated_data, now=clock.now())
-        return Response(UploadSerializer.render(upload), status=201)
+        return services.fetch_upload(caller_of(request), **fields, now=clock.now())
 
 
 class DatasetsView(ApiView):
     scopes = {"GET": "datasets:read", "POST": "datasets:write"}
 
-    @extend_schema(
-        operation_id="list_datasets",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", str)],
-        responses=page_of(DatasetSerializer),
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_datasets", page=DatasetSerializer, parameters=[OpenApiParameter("name", str)])
+    def get(self, request: Request) -> object:
         """List datasets.
 
         Datasets of the project with their newest version.
@@ -204,48 +200,41 @@ class DatasetsView(ApiView):
         found = selectors.datasets(caller_of(request))
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
-        return Response(paginate(found, read_page(request), DatasetSerializer.render))
+        return found
 
-    @extend_schema(
-        operation_id="create_dataset", request=DatasetCreateSerializer, responses={201: DatasetSerializer}
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("create_dataset", body=DatasetCreateSerializer, returns=DatasetSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Create a dataset.
 
         An empty dataset. Add versions from validated uploads.
         """
-        form = DatasetCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        dataset = services.create_dataset(caller_of(request), **form.validated_data)
-        return Response(DatasetSerializer.render(dataset), status=201)
+        return services.create_dataset(caller_of(request), **fields)
 
 
 class DatasetView(ApiView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(operation_id="get_dataset", responses=DatasetSerializer)
-    def get(self, request: Request, dataset_id: str) -> Response:
+    @endpoint("get_dataset", returns=DatasetSerializer)
+    def get(self, request: Request, dataset_id: str) -> object:
         """Get a dataset.
 
         The dataset with its versions.
         """
-        return Response(DatasetSerializer.render(selectors.dataset_for(caller_of(request), dataset_id)))
+        return selectors.dataset_for(caller_of(request), dataset_id)
 
 
 class VersionsView(ApiView):
     scopes = {"POST": "datasets:write"}
 
-    @extend_schema(
-        operation_id="create_dataset_version",
-        request=VersionCreateSerializer,
-        responses={
-            201: VersionSerializer,
-            200: OpenApiResponse(VersionSerializer, description="the same rows are a version already"),
-        },
-    )
     @idempotent
-    def post(self, request: Request, dataset_id: str) -> Response:
+    @endpoint(
+        "create_dataset_version",
+        body=VersionCreateSerializer,
+        returns=VersionSerializer,
+        existing="the same rows are a version already",
+    )
+    def post(self, request: Request, dataset_id: str) -> object:
         """Create a dataset version.
 
         Makes a version of a validation that found no errors. The same content finds the same version again
@@ -253,45 +242,43 @@ class VersionsView(ApiView):
         """
         caller = caller_of(request)
         dataset = selectors.dataset_for(caller, dataset_id)
-        form = VersionCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        validation = selectors.validation_for(caller, form.validated_data["validation_id"])
-        version, created = create_version_of(caller, dataset, validation)
-        return Response(VersionSerializer.render(version), status=201 if created else 200)
+        fields = body_of(VersionCreateSerializer, request)
+        validation = selectors.validation_for(caller, fields["validation_id"])
+        return create_version_of(caller, dataset, validation)
 
 
 class VersionView(ApiView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(operation_id="get_dataset_version", responses=VersionSerializer)
-    def get(self, request: Request, version_id: str) -> Response:
+    @endpoint("get_dataset_version", returns=VersionSerializer)
+    def get(self, request: Request, version_id: str) -> object:
         """Get a dataset version.
 
         Its splits, rows, schema and statistics.
         """
-        return Response(VersionSerializer.render(selectors.version_for(caller_of(request), version_id)))
+        return selectors.version_for(caller_of(request), version_id)
 
 
 class ResolveVersionView(ApiView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(
-        operation_id="resolve_dataset_version",
+    @endpoint(
+        "resolve_dataset_version",
+        returns=VersionSerializer,
         parameters=[
             OpenApiParameter(
                 "ref", NONEMPTY, required=True, description="id, name@3, name@latest or name@alias"
             )
         ],
-        responses=VersionSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """Resolve a dataset reference.
 
         The version that a reference such as `name@3` or `name@stable` names now.
         """
         reference = request.query_params.get("ref", "")
         version = selectors.find_version(caller_of(request), reference)
-        return Response(VersionSerializer.render(or_not_found(version, "dataset version", reference)))
+        return or_not_found(version, "dataset version", reference)
 
 
 class RowsView(ApiView):

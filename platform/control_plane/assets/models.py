@@ -325,7 +325,7 @@ class ModelImport(models.Model):
     name = models.CharField(max_length=120)  # of the base model that it becomes
     hub = models.CharField(max_length=500)  # its address when this was asked
     hub_model = models.CharField(max_length=200)  # owner/name
-    revision = models.CharField(max_length=200)  # as asked: branch, tag or commit
+    revision = models.CharField(max_length=200)  # as requested: branch, tag or commit
     commit = models.CharField(max_length=64, default="", blank=True)  # what the revision was
     secret = models.CharField(max_length=64, default="", blank=True)  # name of the one with the token
     state = models.CharField(max_length=9, default=ImportState.QUEUED)

@@ -89,7 +89,7 @@ Numbered = TypeVar("Numbered", DatasetVersion, FunctionVersion)
 def _find_numbered(
     own: QuerySet[Numbered], reference: str, *, prefix: str, name_field: str
 ) -> Numbered | None:
-    """One of the numbered versions by its reference; an id is told by its prefix."""
+    """One of the numbered versions by its reference; an id has the prefix."""
     if reference.startswith(prefix):
         return own.filter(pk=reference).first()
     name, number = split_reference(reference)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.checkpoints import promotion_gates, registry, selectors
@@ -13,13 +14,13 @@ from control_plane.checkpoints.models import Checkpoint
 from control_plane.checkpoints.registry_api import ALIAS, REFERENCE
 from control_plane.checkpoints.serializers import AliasSerializer
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
-from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema import NONEMPTY
 from control_plane.core.api.schema_run_spec import RunSpecPartField, fields_of_spec
 from control_plane.core.infra import clock
 from control_plane.runs.serializers import RunDetailSerializer
@@ -97,24 +98,21 @@ class GateRunSerializer(StrictSerializer):
 class AliasView(ApiView):
     scopes = {"GET": "checkpoints:read", "PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
 
-    @extend_schema(operation_id="get_checkpoint_alias", responses=AliasSerializer)
-    def get(self, request: Request, alias: str) -> Response:
+    @endpoint("get_checkpoint_alias", returns=AliasSerializer)
+    def get(self, request: Request, alias: str) -> object:
         """Get a checkpoint alias.
 
         The checkpoint that the alias names, and its history.
         """
-        found = or_not_found(
+        return or_not_found(
             selectors.checkpoint_aliases(caller_of(request)).filter(name=alias).first(),
             "checkpoint alias",
             alias,
         )
-        return Response(AliasSerializer.render(found))
 
-    @extend_schema(
-        operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
-    )
     @conditional
-    def put(self, request: Request, alias: str) -> Response:
+    @endpoint("set_checkpoint_alias", body=AliasChangeSerializer, returns=AliasSerializer)
+    def put(self, request: Request, alias: str) -> object:
         """Point an alias at a checkpoint.
 
         Creates or moves the alias. With `expected` it moves only when it still names that checkpoint. A
@@ -132,103 +130,87 @@ class AliasView(ApiView):
         registry.set_alias(
             caller, alias, checkpoint, pass_gate=promotion_gates.enforce, now=clock.now(), **given
         )
-        return Response(AliasSerializer.render(selectors.checkpoint_aliases(caller).get(name=alias)))
+        return selectors.checkpoint_aliases(caller).get(name=alias)
 
-    @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
     @conditional
-    def delete(self, request: Request, alias: str) -> Response:
+    @endpoint("delete_checkpoint_alias")
+    def delete(self, request: Request, alias: str) -> None:
         """Delete a checkpoint alias.
 
         The checkpoint stays. Protected aliases need the permission that protects them.
         """
         registry.delete_alias(caller_of(request), alias, now=clock.now())
-        return Response(status=204)
 
 
 class GatesView(ApiView):
     scopes = {"GET": "checkpoints:read", "POST": "checkpoints:admin"}
 
-    @extend_schema(
-        operation_id="list_checkpoint_gates", parameters=PAGE_PARAMETERS, responses=page_of(GateSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_checkpoint_gates", page=GateSerializer, order="alias")
+    def get(self, request: Request) -> object:
         """List promotion gates.
 
         The conditions under which aliases may be moved.
         """
-        found = selectors.alias_gates(caller_of(request))
-        return Response(
-            paginate(found, read_page(request), GateSerializer.render, key="alias", newest_first=False)
-        )
+        return selectors.alias_gates(caller_of(request))
 
-    @extend_schema(
-        operation_id="set_checkpoint_gate", request=GateChangeSerializer, responses={201: GateSerializer},
-        description="Sets or replaces the gate of an alias.",
-    )  # fmt: skip
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("set_checkpoint_gate", body=GateChangeSerializer, returns=GateSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Set the promotion gate of an alias.
 
         Replaces the gate that the alias had. `spec` is the eval run to start, `assertions` are what its
         metrics must fulfill.
         """
-        fields = body_of(GateChangeSerializer, request)
-        gate = promotion_gates.set_gate(caller_of(request), now=clock.now(), **fields)
-        return Response(GateSerializer.render(gate), status=201)
+        return promotion_gates.set_gate(caller_of(request), now=clock.now(), **fields)
 
 
 class GateView(ApiView):
     scopes = {"GET": "checkpoints:read", "DELETE": "checkpoints:admin"}
 
-    @extend_schema(operation_id="get_checkpoint_gate", responses=GateSerializer)
-    def get(self, request: Request, alias: str) -> Response:
+    @endpoint("get_checkpoint_gate", returns=GateSerializer)
+    def get(self, request: Request, alias: str) -> object:
         """Get a promotion gate.
 
         The eval run and the assertions of the gate.
         """
-        return Response(GateSerializer.render(selectors.alias_gate_for(caller_of(request), alias)))
+        return selectors.alias_gate_for(caller_of(request), alias)
 
-    @extend_schema(operation_id="delete_checkpoint_gate", responses={204: None})
     @conditional
-    def delete(self, request: Request, alias: str) -> Response:
+    @endpoint("delete_checkpoint_gate")
+    def delete(self, request: Request, alias: str) -> None:
         """Delete a promotion gate.
 
         The alias can then be moved without an evaluation.
         """
         caller = caller_of(request)
         registry.delete_gate(caller, selectors.alias_gate_for(caller, alias), now=clock.now())
-        return Response(status=204)
 
 
 class GateResultView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
-    @extend_schema(
-        operation_id="evaluate_checkpoint_gate",
+    @endpoint(
+        "evaluate_checkpoint_gate",
+        returns=GateResultSerializer,
         parameters=[OpenApiParameter("checkpoint", NONEMPTY, required=True, description=REFERENCE)],
-        responses=GateResultSerializer,
-        description="Evaluates the gate's assertions on the newest eval run of the checkpoint.",
     )
-    def get(self, request: Request, alias: str) -> Response:
+    def get(self, request: Request, alias: str) -> object:
         """Get the gate's result for a checkpoint.
 
-        Evaluates the assertions on the newest eval run of the checkpoint.
+        Evaluates the gate's assertions on the newest eval run of the checkpoint.
         """
         caller = caller_of(request)
         gate = selectors.alias_gate_for(caller, alias)
         checkpoint = _checkpoint(caller, request.query_params.get("checkpoint", ""))
-        return Response(GateResultSerializer.render(promotion_gates.evaluate(gate, checkpoint)))
+        return promotion_gates.evaluate(gate, checkpoint)
 
 
 class GateRunsView(ApiView):
     scopes = {"POST": "runs:write"}
 
-    @extend_schema(
-        operation_id="run_checkpoint_gate", request=GateRunSerializer, responses={201: RunDetailSerializer},
-        description="Starts the gate's eval run for a checkpoint.",
-    )  # fmt: skip
     @idempotent
-    def post(self, request: Request, alias: str) -> Response:
+    @endpoint("run_checkpoint_gate", body=GateRunSerializer, returns=RunDetailSerializer, status=201)
+    def post(self, request: Request, alias: str) -> object:
         """Start the gate's eval run.
 
         Evaluates a checkpoint with the gate's spec. Returns the run, whose result decides the promotion.
@@ -237,8 +219,7 @@ class GateRunsView(ApiView):
         gate = selectors.alias_gate_for(caller, alias)
         fields = body_of(GateRunSerializer, request)
         checkpoint = _checkpoint(caller, fields["checkpoint"])
-        run = promotion_gates.run_gate(caller, gate, checkpoint, now=clock.now())
-        return Response(RunDetailSerializer.render(run), status=201)
+        return promotion_gates.run_gate(caller, gate, checkpoint, now=clock.now())
 
 
 def _checkpoint(caller: Caller, reference: str) -> Checkpoint:

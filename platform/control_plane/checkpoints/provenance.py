@@ -49,7 +49,7 @@ def apply_automatic_retention(*, now: datetime) -> int:
         with isolate_errors(f"the automatic retention of project {row.project.pk}"):
             policy, _ = registry.policy_of(row.project)
             decisions = registry.apply_retention(row.project, policy, reasons_to_keep, now=now)
-            deleted += sum(decision.freed for decision in decisions)
+            deleted += sum(decision.deletable for decision in decisions)
     return deleted
 
 

@@ -19,20 +19,22 @@ from control_plane.checkpoints import registry, selectors
 from control_plane.checkpoints.provenance import lineage, model_card, reasons_to_keep
 from control_plane.checkpoints.retention import Policy, RetentionDecision
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
+from control_plane.core.api.rendering import ResponseSerializer
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import CHECKPOINT_KINDS, GOALS
 from control_plane.core.infra import clock
 
 
-class LineageNodeSerializer(serializers.Serializer[Any]):
+class LineageNodeSerializer(ResponseSerializer):
     id = serializers.CharField()
     kind = serializers.CharField(help_text="checkpoint, run, dataset_version, base_model, function_version")
     name = serializers.CharField()
 
 
-class LineageEdgeSerializer(serializers.Serializer[Any]):
+class LineageEdgeSerializer(ResponseSerializer):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         return {
             "from": serializers.CharField(help_text="the input"),
@@ -41,7 +43,7 @@ class LineageEdgeSerializer(serializers.Serializer[Any]):
         }
 
 
-class LineageSerializer(serializers.Serializer[Any]):
+class LineageSerializer(ResponseSerializer):
     nodes = LineageNodeSerializer(many=True)
     edges = LineageEdgeSerializer(many=True)
     truncated = serializers.BooleanField(help_text="the graph has more nodes than are shown")
@@ -96,13 +98,13 @@ class RetentionSerializer(PolicySerializer):
     )
 
 
-class RetentionDecisionSerializer(serializers.Serializer[Any]):
+class RetentionDecisionSerializer(ResponseSerializer):
     id = serializers.CharField()
     bytes = serializers.IntegerField()
     keep_reasons = serializers.ListField(child=serializers.CharField())
 
 
-class RetentionPlanSerializer(serializers.Serializer[Any]):
+class RetentionPlanSerializer(ResponseSerializer):
     free = RetentionDecisionSerializer(many=True)
     keep = RetentionDecisionSerializer(many=True)
     free_bytes = serializers.IntegerField()
@@ -111,14 +113,14 @@ class RetentionPlanSerializer(serializers.Serializer[Any]):
 class LineageView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
-    @extend_schema(operation_id="get_checkpoint_lineage", responses=LineageSerializer)
-    def get(self, request: Request, checkpoint_id: str) -> Response:
+    @endpoint("get_checkpoint_lineage", returns=LineageSerializer)
+    def get(self, request: Request, checkpoint_id: str) -> object:
         """Get the lineage of a checkpoint.
 
         The run, dataset, model, functions and earlier checkpoints that it comes from.
         """
         caller = caller_of(request)
-        return Response(lineage(caller, selectors.checkpoint_for(caller, checkpoint_id)))
+        return lineage(caller, selectors.checkpoint_for(caller, checkpoint_id))
 
 
 class ModelCardView(ApiView):
@@ -171,45 +173,32 @@ def _retention(project: Project) -> dict[str, Any]:
 class RetentionPlanView(ApiView):
     scopes = {"POST": "checkpoints:read"}
 
-    @extend_schema(
-        operation_id="plan_checkpoint_retention",
-        request=PolicySerializer,
-        responses=RetentionPlanSerializer,
-        description="What a policy would delete now, and why the rest is kept. Without a body, the project's own "
-        "policy.",
-    )
-    def post(self, request: Request) -> Response:
+    @endpoint("plan_checkpoint_retention", body=PolicySerializer, returns=RetentionPlanSerializer)
+    def post(self, request: Request) -> object:
         """Preview a retention policy.
 
-        What the policy would delete now, and why the rest is kept. Without a body, the project's own policy.
+        What a policy would delete now, and why the rest is kept. Without a body, the project's own policy.
         """
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
         if request.data:
-            fields = body_of(PolicySerializer, request)
-            policy = _policy(fields)
-        return Response(_plan(registry.plan_retention(project, policy, reasons_to_keep, now=clock.now())))
+            policy = _policy(body_of(PolicySerializer, request))
+        return _plan(registry.plan_retention(project, policy, reasons_to_keep, now=clock.now()))
 
 
 class RetentionApplyView(ApiView):
     scopes = {"POST": "checkpoints:admin"}
 
-    @extend_schema(
-        operation_id="apply_checkpoint_retention",
-        request=None,
-        responses=RetentionPlanSerializer,
-        description="Deletes what the project's own policy does not keep now.",
-    )
     @idempotent
-    @no_body
-    def post(self, request: Request) -> Response:
+    @endpoint("apply_checkpoint_retention", returns=RetentionPlanSerializer)
+    def post(self, request: Request) -> object:
         """Delete the bytes that the policy does not keep.
 
         Applies the project's own policy as of this moment. Rows and lineage stay.
         """
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
-        return Response(_plan(registry.apply_retention(project, policy, reasons_to_keep, now=clock.now())))
+        return _plan(registry.apply_retention(project, policy, reasons_to_keep, now=clock.now()))
 
 
 def _policy(given: Mapping[str, Any]) -> Policy:
@@ -217,9 +206,9 @@ def _policy(given: Mapping[str, Any]) -> Policy:
 
 
 def _plan(decisions: list[RetentionDecision]) -> dict[str, Any]:
-    free = [asdict(decision) for decision in decisions if decision.freed]
+    free = [decision for decision in decisions if decision.deletable]
     return {
         "free": free,
-        "keep": [asdict(decision) for decision in decisions if not decision.freed],
-        "free_bytes": sum(decision["bytes"] for decision in free),
+        "keep": [decision for decision in decisions if not decision.deletable],
+        "free_bytes": sum(decision.bytes for decision in free),
     }

@@ -46,7 +46,7 @@ def set_alias(
 
     With `force` a gate that is not passed is overridden, and an audit entry of its own says so. 403 when the alias is
     or becomes protected, or `force` is given, and the caller lacks checkpoints:admin; 409 when its gate is not
-    passed, when `expected` was given and the alias means another checkpoint by now, or when the checkpoint's bytes
+    passed, when `expected` was given and the alias means another checkpoint, or when the checkpoint's bytes
     are gone.
     """
     if name == "latest":
@@ -61,7 +61,7 @@ def set_alias(
         alias = CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first()
         before = alias.checkpoint_id if alias else None
         if expected is not None and before != expected:
-            raise conflict("alias_moved", f"{name!r} means {before or 'nothing'} by now, not {expected}")
+            raise conflict("alias_moved", f"{name!r} means {before or 'nothing'} now, not {expected}")
         becomes = protected if protected is not None else bool(alias and alias.protected)
         gate = AliasGate.objects.select_for_update().filter(project=caller.project, alias=name).first()
         if force:
@@ -218,7 +218,7 @@ def apply_retention(
         own = Checkpoint.objects.select_for_update().filter(project=project, state=CheckpointState.STORED)
         held = set(own.order_by("pk").values_list("pk", flat=True))
         decisions = evaluate(_candidates(project, needs, among=held), policy, now=now)
-        freed = [decision.id for decision in decisions if decision.freed]
+        freed = [decision.id for decision in decisions if decision.deletable]
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.DELETED, deleted_at=now)
         for sha256 in set(hashes):

@@ -25,14 +25,14 @@ from control_plane.checkpoints.download_links import checkpoint_of_link, make_li
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.checkpoints.serializers import AliasSerializer, CheckpointSerializer
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import Problem, conflict, or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import CHECKPOINT_KINDS, NONEMPTY, PAGE_PARAMETERS, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
+from control_plane.core.api.schema import CHECKPOINT_KINDS, NONEMPTY
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
 
@@ -81,10 +81,10 @@ class LinkSerializer(ResponseSerializer):
 class CheckpointsView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
-    @extend_schema(
-        operation_id="list_checkpoints",
+    @endpoint(
+        "list_checkpoints",
+        page=CheckpointSerializer,
         parameters=[
-            *PAGE_PARAMETERS,
             OpenApiParameter("run", str, description="only of this run: its ID or its name"),
             OpenApiParameter("state", str, enum=["LOCAL", "STORED", "DELETED"]),
             OpenApiParameter("kind", str, enum=CHECKPOINT_KINDS),
@@ -93,9 +93,8 @@ class CheckpointsView(ApiView):
             ),
             OpenApiParameter("alias", str, description="only the one that this alias names"),
         ],
-        responses=page_of(CheckpointSerializer),
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """List checkpoints.
 
         Checkpoints of the project, newest first. Filter by run, kind, state and alias.
@@ -111,55 +110,47 @@ class CheckpointsView(ApiView):
             found = found.filter(final=final == "true")
         if alias := request.query_params.get("alias"):
             found = found.filter(aliases__name=alias)
-        return Response(paginate(found, read_page(request), CheckpointSerializer.render))
+        return found
 
 
 class ResolveCheckpointView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
-    @extend_schema(
-        operation_id="resolve_checkpoint",
+    @endpoint(
+        "resolve_checkpoint",
+        returns=CheckpointSerializer,
         parameters=[OpenApiParameter("ref", NONEMPTY, required=True, description=REFERENCE)],
-        responses=CheckpointSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """Resolve a checkpoint reference.
 
         The checkpoint that a reference such as `prod`, `run@latest` or an id names now.
         """
         reference = request.query_params.get("ref", "")
-        found = or_not_found(
-            selectors.find_checkpoint(caller_of(request), reference), "checkpoint", reference
-        )
-        return Response(CheckpointSerializer.render(found))
+        return or_not_found(selectors.find_checkpoint(caller_of(request), reference), "checkpoint", reference)
 
 
 class CheckpointView(ApiView):
     scopes = {"GET": "checkpoints:read", "PATCH": "checkpoints:write"}
 
-    @extend_schema(operation_id="get_checkpoint", responses=CheckpointSerializer)
-    def get(self, request: Request, checkpoint_id: str) -> Response:
+    @endpoint("get_checkpoint", returns=CheckpointSerializer)
+    def get(self, request: Request, checkpoint_id: str) -> object:
         """Get a checkpoint.
 
         Its step, metrics, state, size and aliases.
         """
-        return Response(
-            CheckpointSerializer.render(selectors.checkpoint_for(caller_of(request), checkpoint_id))
-        )
+        return selectors.checkpoint_for(caller_of(request), checkpoint_id)
 
-    @extend_schema(
-        operation_id="change_checkpoint", request=CheckpointChangeSerializer, responses=CheckpointSerializer
-    )
     @conditional
-    def patch(self, request: Request, checkpoint_id: str) -> Response:
+    @endpoint("change_checkpoint", body=CheckpointChangeSerializer, returns=CheckpointSerializer)
+    def patch(self, request: Request, checkpoint_id: str) -> object:
         """Pin or unpin a checkpoint.
 
         The retention policy never deletes a pinned checkpoint.
         """
         checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
-        form = CheckpointChangeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        return Response(CheckpointSerializer.render(services.pin(checkpoint, form.validated_data["pinned"])))
+        fields = body_of(CheckpointChangeSerializer, request)
+        return services.pin(checkpoint, fields["pinned"])
 
 
 class CheckpointDownloadView(ApiView):
@@ -205,11 +196,10 @@ class CheckpointLinkView(ApiView):
         """
         caller = caller_of(request)
         checkpoint = selectors.checkpoint_for(caller, checkpoint_id)
-        form = LinkRequestSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
+        fields = body_of(LinkRequestSerializer, request)
         need_stored(checkpoint)
         path, expires_at = make_link(
-            caller, checkpoint, seconds=form.validated_data["expires_in_seconds"], now=clock.now()
+            caller, checkpoint, seconds=fields["expires_in_seconds"], now=clock.now()
         )
         url = f"{settings.ENVIRONMENT.public_url.rstrip('/')}{path}"
         document = {
@@ -258,18 +248,13 @@ class SignedFilesView(ApiView):
 class AliasesView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
-    @extend_schema(
-        operation_id="list_checkpoint_aliases", parameters=PAGE_PARAMETERS, responses=page_of(AliasSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_checkpoint_aliases", page=AliasSerializer, order="name")
+    def get(self, request: Request) -> object:
         """List checkpoint aliases.
 
         The named checkpoints of the project, such as `prod`.
         """
-        found = selectors.checkpoint_aliases(caller_of(request))
-        return Response(
-            paginate(found, read_page(request), AliasSerializer.render, key="name", newest_first=False)
-        )
+        return selectors.checkpoint_aliases(caller_of(request))
 
 
 def need_stored(checkpoint: Checkpoint) -> None:

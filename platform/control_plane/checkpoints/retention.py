@@ -1,7 +1,7 @@
-"""Which checkpoints may be freed: a pure function of the rows, the policy and the clock.
+"""Which checkpoints may be deleted: a pure function of the rows, the policy and the clock.
 
 A checkpoint that anything needs is kept whatever the policy says. Of the others a policy keeps what any of its
-rules names; without a rule nothing is freed.
+rules names; without a rule nothing is deleted.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Candidate:
 class RetentionDecision:
     id: str
     bytes: int
-    keep_reasons: tuple[str, ...]  # empty: it may be freed
+    keep_reasons: tuple[str, ...]  # empty: it may be deleted
 
     @property
-    def freed(self) -> bool:
+    def deletable(self) -> bool:
         return not self.keep_reasons
 
 

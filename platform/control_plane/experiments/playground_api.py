@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, body_of
-from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import RUN_STATUSES
 from control_plane.core.api.schema_run_spec import RewardSectionField
 from control_plane.core.infra import clock
 from control_plane.experiments import playgrounds
@@ -97,58 +95,43 @@ class PlaygroundSerializer(ResponseSerializer):
 class PlaygroundsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
-    @extend_schema(
-        operation_id="list_playgrounds", parameters=PAGE_PARAMETERS, responses=page_of(PlaygroundSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_playgrounds", page=PlaygroundSerializer)
+    def get(self, request: Request) -> object:
         """List playgrounds.
 
         Open and closed playgrounds, newest first.
         """
-        found = playgrounds.playgrounds(caller_of(request))
-        return Response(paginate(found, read_page(request), PlaygroundSerializer.render))
+        return playgrounds.playgrounds(caller_of(request))
 
-    @extend_schema(
-        operation_id="open_playground",
-        request=PlaygroundRequestSerializer,
-        responses={201: PlaygroundSerializer},
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("open_playground", body=PlaygroundRequestSerializer, returns=PlaygroundSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Open a playground.
 
         Starts engines for one or two models, to chat with them and compare their replies. It closes after
         `idle_seconds` without a request.
         """
         caller = caller_of(request)
-        fields = body_of(PlaygroundRequestSerializer, request)
         opened = playgrounds.open_playground(caller, now=clock.now(), **fields)
-        return Response(
-            PlaygroundSerializer.render(playgrounds.playground_for(caller, opened.pk)), status=201
-        )
+        return playgrounds.playground_for(caller, opened.pk)
 
 
 class PlaygroundView(ApiView):
     scopes = {"GET": "runs:read", "DELETE": "runs:write"}
 
-    @extend_schema(operation_id="get_playground", responses=PlaygroundSerializer)
-    def get(self, request: Request, playground_id: str) -> Response:
+    @endpoint("get_playground", returns=PlaygroundSerializer)
+    def get(self, request: Request, playground_id: str) -> object:
         """Get a playground.
 
         Its state, models and the addresses to chat with them.
         """
-        found = playgrounds.playground_for(caller_of(request), playground_id)
-        return Response(PlaygroundSerializer.render(found))
+        return playgrounds.playground_for(caller_of(request), playground_id)
 
-    @extend_schema(
-        operation_id="close_playground", responses={204: None},
-        description="Releases its slots. Closing it again changes nothing.",
-    )  # fmt: skip
-    def delete(self, request: Request, playground_id: str) -> Response:
+    @endpoint("close_playground")
+    def delete(self, request: Request, playground_id: str) -> None:
         """Close a playground.
 
         Releases its slots. Closing it again changes nothing.
         """
         found = playgrounds.playground_for(caller_of(request), playground_id)
         playgrounds.close_playground(found, now=clock.now())
-        return Response(status=204)

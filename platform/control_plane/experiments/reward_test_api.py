@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, body_of
-from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import RUN_STATUSES
 from control_plane.core.api.schema_run_spec import RewardSectionField, RewardTestSectionField
 from control_plane.core.infra import clock
 from control_plane.experiments import reward_tests
@@ -97,16 +98,15 @@ class RewardTestSerializer(ResponseSerializer):
 class RewardTestsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
-    @extend_schema(
-        operation_id="list_reward_tests",
+    @endpoint(
+        "list_reward_tests",
+        page=RewardTestSerializer,
         parameters=[
-            *PAGE_PARAMETERS,
             OpenApiParameter("reward", str, description="only tests of this reward: name@3, exact_match"),
             OpenApiParameter("result", str, enum=RESULTS),
         ],
-        responses=page_of(RewardTestSerializer),
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """List reward tests.
 
         Tests of reward functions, newest first.
@@ -116,37 +116,31 @@ class RewardTestsView(ApiView):
             found = found.filter(reward=reward)
         if result := choice(request, "result", RESULTS):
             found = found.filter(result=result)
-        return Response(paginate(found, read_page(request), RewardTestSerializer.render))
+        return found
 
-    @extend_schema(
-        operation_id="create_reward_test",
-        request=RewardTestRequestSerializer,
-        responses={201: RewardTestSerializer},
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint(
+        "create_reward_test", body=RewardTestRequestSerializer, returns=RewardTestSerializer, status=201
+    )
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Test a reward function.
 
         Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether
         the reward can be gamed.
         """
         caller = caller_of(request)
-        fields = body_of(RewardTestRequestSerializer, request)
         if "stored" in fields["reward_test"]:
             raise serializers.ValidationError({"reward_test": {"stored": "send the completions as `stored`"}})
-        test = reward_tests.create_test(caller, now=clock.now(), **fields)
-        return Response(RewardTestSerializer.render(test), status=201)
+        return reward_tests.create_test(caller, now=clock.now(), **fields)
 
 
 class RewardTestView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="get_reward_test", responses=RewardTestSerializer)
-    def get(self, request: Request, reward_test_id: str) -> Response:
+    @endpoint("get_reward_test", returns=RewardTestSerializer)
+    def get(self, request: Request, reward_test_id: str) -> object:
         """Get a reward test.
 
         Its status, scores and findings.
         """
-        return Response(
-            RewardTestSerializer.render(reward_tests.test_for(caller_of(request), reward_test_id))
-        )
+        return reward_tests.test_for(caller_of(request), reward_test_id)

@@ -5,18 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Prefetch, prefetch_related_objects
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, paginate_together, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
-from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import RUN_STATUSES
 from control_plane.core.api.schema_run_spec import RunSpecPartField
 from control_plane.core.infra import clock
 from control_plane.experiments import sweeps
@@ -99,105 +98,89 @@ class SweepSerializer(ResponseSerializer):
 class SweepsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
-    @extend_schema(operation_id="list_sweeps", parameters=PAGE_PARAMETERS, responses=page_of(SweepSerializer))
-    def get(self, request: Request) -> Response:
+    @endpoint("list_sweeps", page=SweepSerializer)
+    def get(self, request: Request) -> object:
         """List sweeps.
 
         Sweeps of the project, newest first.
         """
-        found = sweeps.sweeps(caller_of(request))
-        return Response(paginate_together(found, read_page(request), SweepSerializer.render_all))
+        return sweeps.sweeps(caller_of(request))
 
-    @extend_schema(operation_id="create_sweep", request=SweepFormSerializer, responses={201: SweepSerializer})
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("create_sweep", body=SweepFormSerializer, returns=SweepSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Create a sweep.
 
         Runs of one spec over a grid or random points. Every point is validated before the first run starts.
         """
-        fields = body_of(SweepFormSerializer, request)
-        sweep = sweeps.create_sweep(caller_of(request), **fields, now=clock.now())
-        return Response(SweepSerializer.render(sweep), status=201)
+        return sweeps.create_sweep(caller_of(request), **fields, now=clock.now())
 
 
 class SweepView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="get_sweep", responses=SweepSerializer)
-    def get(self, request: Request, sweep_id: str) -> Response:
+    @endpoint("get_sweep", returns=SweepSerializer)
+    def get(self, request: Request, sweep_id: str) -> object:
         """Get a sweep.
 
         Its plan, progress and best trial.
         """
-        return Response(SweepSerializer.render(sweeps.sweep_for(caller_of(request), sweep_id)))
+        return sweeps.sweep_for(caller_of(request), sweep_id)
 
 
 class TrialsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="list_sweep_trials", parameters=PAGE_PARAMETERS, responses=page_of(TrialSerializer)
-    )
-    def get(self, request: Request, sweep_id: str) -> Response:
+    @endpoint("list_sweep_trials", page=TrialSerializer, order="number")
+    def get(self, request: Request, sweep_id: str) -> object:
         """List the trials of a sweep.
 
         The point, run and objective of each trial.
         """
         sweep = sweeps.sweep_for(caller_of(request), sweep_id)
-        rows = sweep.trials.select_related("run")
-        page = paginate(
-            rows,
-            read_page(request),
-            TrialSerializer.render,
-            key="number",
-            newest_first=False,
-        )
-        return Response(page)
+        return sweep.trials.select_related("run")
 
 
 class PauseSweepView(ApiView):
     scopes = {"POST": "runs:write"}
 
-    @extend_schema(operation_id="pause_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
-    @no_body
-    def post(self, request: Request, sweep_id: str) -> Response:
+    @endpoint("pause_sweep", returns=SweepSerializer, status=202)
+    def post(self, request: Request, sweep_id: str) -> object:
         """Pause a sweep.
 
         Its active runs are paused and no new ones start.
         """
         caller = caller_of(request)
         sweeps.pause_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
-        return Response(SweepSerializer.render(sweeps.sweep_for(caller, sweep_id)), status=202)
+        return sweeps.sweep_for(caller, sweep_id)
 
 
 class ResumeSweepView(ApiView):
     scopes = {"POST": "runs:write"}
 
-    @extend_schema(operation_id="resume_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
-    @no_body
-    def post(self, request: Request, sweep_id: str) -> Response:
+    @endpoint("resume_sweep", returns=SweepSerializer, status=202)
+    def post(self, request: Request, sweep_id: str) -> object:
         """Resume a sweep.
 
         Its paused runs continue and new ones start.
         """
         caller = caller_of(request)
         sweeps.resume_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
-        return Response(SweepSerializer.render(sweeps.sweep_for(caller, sweep_id)), status=202)
+        return sweeps.sweep_for(caller, sweep_id)
 
 
 class CancelSweepView(ApiView):
     scopes = {"POST": "runs:write"}
 
-    @extend_schema(operation_id="cancel_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
-    @no_body
-    def post(self, request: Request, sweep_id: str) -> Response:
+    @endpoint("cancel_sweep", returns=SweepSerializer, status=202)
+    def post(self, request: Request, sweep_id: str) -> object:
         """Cancel a sweep.
 
         Its active runs are canceled and no new ones start.
         """
         caller = caller_of(request)
         sweeps.cancel_sweep(sweeps.sweep_for(caller, sweep_id).pk, by=caller, now=clock.now())
-        return Response(SweepSerializer.render(sweeps.sweep_for(caller, sweep_id)), status=202)
+        return sweeps.sweep_for(caller, sweep_id)

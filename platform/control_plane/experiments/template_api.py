@@ -4,18 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import prefetch_related_objects
-from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.schema_run_spec import RunSpecPartField
 from control_plane.core.infra import clock
 from control_plane.experiments import templates
@@ -57,67 +54,53 @@ class TemplateSerializer(ResponseSerializer):
 class TemplatesView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:write"}
 
-    @extend_schema(
-        operation_id="list_run_templates", parameters=PAGE_PARAMETERS, responses=page_of(TemplateSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_run_templates", page=TemplateSerializer)
+    def get(self, request: Request) -> object:
         """List run templates.
 
         Templates of the project and the team.
         """
-        return Response(
-            paginate(templates.templates(caller_of(request)), read_page(request), TemplateSerializer.render)
-        )
+        return templates.templates(caller_of(request))
 
-    @extend_schema(
-        operation_id="create_run_template",
-        request=TemplateFormSerializer,
-        responses={201: TemplateSerializer},
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("create_run_template", body=TemplateFormSerializer, returns=TemplateSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Create a run template.
 
         A spec under a name, for this project or for the whole team.
         """
-        fields = body_of(TemplateFormSerializer, request)
-        template = templates.create_template(caller_of(request), **fields, now=clock.now())
-        return Response(TemplateSerializer.render(template), status=201)
+        return templates.create_template(caller_of(request), **fields, now=clock.now())
 
 
 class TemplateView(ApiView):
     scopes = {"GET": "runs:read", "DELETE": "runs:write"}
 
-    @extend_schema(operation_id="get_run_template", responses=TemplateSerializer)
-    def get(self, request: Request, template_id: str) -> Response:
+    @endpoint("get_run_template", returns=TemplateSerializer)
+    def get(self, request: Request, template_id: str) -> object:
         """Get a run template.
 
         The template with its versions.
         """
-        return Response(TemplateSerializer.render(templates.template_for(caller_of(request), template_id)))
+        return templates.template_for(caller_of(request), template_id)
 
-    @extend_schema(
-        operation_id="delete_run_template", responses={204: OpenApiResponse(description="it is gone")}
-    )
-    def delete(self, request: Request, template_id: str) -> Response:
+    @endpoint("delete_run_template")
+    def delete(self, request: Request, template_id: str) -> None:
         """Delete a run template.
 
         Runs that were made from it stay.
         """
         caller = caller_of(request)
         templates.delete_template(caller, templates.template_for(caller, template_id).pk, now=clock.now())
-        return Response(status=204)
 
 
 class TemplateVersionsView(ApiView):
     scopes = {"POST": "runs:write"}
 
-    @extend_schema(
-        operation_id="add_run_template_version", request=TemplateVersionFormSerializer,
-        responses={201: TemplateSerializer},
-    )  # fmt: skip
     @idempotent
-    def post(self, request: Request, template_id: str) -> Response:
+    @endpoint(
+        "add_run_template_version", body=TemplateVersionFormSerializer, returns=TemplateSerializer, status=201
+    )
+    def post(self, request: Request, template_id: str) -> object:
         """Add a version to a template.
 
         New runs use the newest version unless they name another.
@@ -126,4 +109,4 @@ class TemplateVersionsView(ApiView):
         found = templates.template_for(caller, template_id)
         fields = body_of(TemplateVersionFormSerializer, request)
         templates.add_version(caller, found.pk, fields["spec"], now=clock.now())
-        return Response(TemplateSerializer.render(templates.template_for(caller, template_id)), status=201)
+        return templates.template_for(caller, template_id)

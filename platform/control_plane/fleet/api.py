@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Prefetch, prefetch_related_objects
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import NODE_STATUSES
 from control_plane.core.infra import clock
 from control_plane.fleet import services
@@ -84,57 +83,33 @@ class SlotSerializer(ResponseSerializer):
         return "held" if slot.held_by else "free" if slot.healthy else "unhealthy"
 
 
-class _SchedulingStateView(ApiView):
+class CordonView(ApiView):
     scopes = {"POST": "pool:admin"}
-    state: SchedulingState
 
-    def set_state(
-        self, request: Request, node_id: str, *, drain_deadline: datetime | None = None
-    ) -> Response:
-        node = managed_node(caller_of(request), node_id)
-        changed = services.set_scheduling_state(node, self.state, drain_deadline=drain_deadline)
-        return Response(NodeSerializer.render(changed))
-
-
-class CordonView(_SchedulingStateView):
-    state = SchedulingState.CORDONED
-
-    @extend_schema(
-        operation_id="cordon_node",
-        summary="Cordon a node",
-        description="Running jobs continue, no new jobs start.",
-        request=None,
-        responses=NodeSerializer,
-    )
     @idempotent
-    @no_body
-    def post(self, request: Request, node_id: str) -> Response:
+    @endpoint("cordon_node", returns=NodeSerializer)
+    def post(self, request: Request, node_id: str) -> object:
         """Cordon a node.
 
         Running jobs continue, no new jobs start.
         """
-        return self.set_state(request, node_id)
+        node = managed_node(caller_of(request), node_id)
+        return services.set_scheduling_state(node, SchedulingState.CORDONED)
 
 
-class UncordonView(_SchedulingStateView):
-    state = SchedulingState.ACTIVE
+class UncordonView(ApiView):
+    scopes = {"POST": "pool:admin"}
 
-    @extend_schema(
-        operation_id="uncordon_node",
-        summary="Uncordon a node",
-        description="New jobs can start on it again. Cancels a drain: runs that have been asked to leave still save a "
-        "checkpoint and return to the queue, the others stay.",
-        request=None,
-        responses=NodeSerializer,
-    )
     @idempotent
-    @no_body
-    def post(self, request: Request, node_id: str) -> Response:
+    @endpoint("uncordon_node", returns=NodeSerializer)
+    def post(self, request: Request, node_id: str) -> object:
         """Uncordon a node.
 
-        New jobs can start on it again.
+        New jobs can start on it again. Cancels a drain: runs that have been asked to leave still save a
+        checkpoint and return to the queue, the others stay.
         """
-        return self.set_state(request, node_id)
+        node = managed_node(caller_of(request), node_id)
+        return services.set_scheduling_state(node, SchedulingState.ACTIVE)
 
 
 class DrainSerializer(StrictSerializer):
@@ -146,26 +121,21 @@ class DrainSerializer(StrictSerializer):
     )
 
 
-class DrainView(_SchedulingStateView):
-    state = SchedulingState.DRAINING
+class DrainView(ApiView):
+    scopes = {"POST": "pool:admin"}
 
-    @extend_schema(
-        operation_id="drain_node",
-        summary="Drain a node",
-        description="No new jobs start. Runs with a trainer save a checkpoint, return to the queue and continue on "
-        "other nodes. Other runs leave at once, or at the deadline if there is one: evaluations start over on other "
-        "nodes, playgrounds and reward tests end. At the deadline all jobs that are left are stopped. A second drain "
-        "with a deadline replaces the first one; uncordoning the node cancels the drain. The status is DRAINED once "
-        "no run needs the node.",
-        request=DrainSerializer,
-        responses=NodeSerializer,
-    )
     @idempotent
-    def post(self, request: Request, node_id: str) -> Response:
+    @endpoint("drain_node", body=DrainSerializer, returns=NodeSerializer)
+    def post(self, request: Request, node_id: str) -> object:
         """Drain a node.
 
-        No new jobs start; runs save a checkpoint and move elsewhere, before the deadline if there is one.
+        No new jobs start. Runs with a trainer save a checkpoint, return to the queue and continue on other
+        nodes. Other runs leave at once, or at the deadline if there is one: evaluations start over on other
+        nodes, playgrounds and reward tests end. At the deadline all jobs that are left are stopped. A second
+        drain with a deadline replaces the first one; uncordoning the node cancels the drain. The status is
+        DRAINED once no run needs the node.
         """
         seconds = body_of(DrainSerializer, request).get("deadline_seconds")
         deadline = None if seconds is None else clock.now() + timedelta(seconds=seconds)
-        return self.set_state(request, node_id, drain_deadline=deadline)
+        node = managed_node(caller_of(request), node_id)
+        return services.set_scheduling_state(node, SchedulingState.DRAINING, drain_deadline=deadline)

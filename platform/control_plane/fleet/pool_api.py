@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.accounts.models import Team, User
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import whole_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field, no_body
-from control_plane.core.api.schema import page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.infra import clock
 from control_plane.fleet import access, pools, selectors, services
 from control_plane.fleet.models import Pool
@@ -106,66 +104,52 @@ class JoinTokenSerializer(ResponseSerializer):
 class PoolsView(ApiView):
     scopes = {"GET": "pool:read", "POST": "installation:admin"}
 
-    @extend_schema(
-        operation_id="list_pools",
-        summary="List pools",
-        description="Pools that your team may use, and pools that you manage.",
-        responses=page_of(PoolSettingsSerializer),
-    )
-    def get(self, request: Request) -> Response:
-        return Response(whole_page(PoolSettingsSerializer.render_all(selectors.pools(caller_of(request)))))
+    @endpoint("list_pools", whole=PoolSettingsSerializer)
+    def get(self, request: Request) -> object:
+        """List pools.
 
-    @extend_schema(
-        operation_id="create_pool",
-        summary="Create a pool",
-        description="The new pool has no nodes. No team may use it until a team is bound to it or it is open to all "
-        "teams.",
-        request=CreatePoolSerializer,
-        responses={201: PoolSettingsSerializer},
-    )
+        Pools that your team may use, and pools that you manage.
+        """
+        return selectors.pools(caller_of(request))
+
     @idempotent
-    def post(self, request: Request) -> Response:
-        pool = pools.create_pool(**body_of(CreatePoolSerializer, request))
-        return Response(_settings(request, pool), status=201)
+    @endpoint("create_pool", body=CreatePoolSerializer, returns=PoolSettingsSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
+        """Create a pool.
+
+        The new pool has no nodes. No team may use it until a team is bound to it or it is open to all teams.
+        """
+        return _settings(request, pools.create_pool(**fields))
 
 
 class PoolView(ApiView):
     scopes = {"PATCH": "installation:admin"}
 
-    @extend_schema(
-        operation_id="change_pool",
-        summary="Change a pool",
-        description="Open it to all teams or close it; allow or forbid uploaded loss functions.",
-        request=PoolChangeSerializer,
-        responses=PoolSettingsSerializer,
-    )
-    def patch(self, request: Request, pool_name: str) -> Response:
+    @endpoint("change_pool", body=PoolChangeSerializer, returns=PoolSettingsSerializer)
+    def patch(self, request: Request, pool_name: str) -> object:
+        """Change a pool.
+
+        Open it to all teams or close it; allow or forbid uploaded loss functions.
+        """
         pool = get_pool(pool_name)
-        pool = pools.change_pool(pool, **body_of(PoolChangeSerializer, request))
-        return Response(_settings(request, pool))
+        return _settings(request, pools.change_pool(pool, **body_of(PoolChangeSerializer, request)))
 
 
 class PoolTeamsView(ApiView):
     scopes = {"GET": "pool:admin", "POST": "installation:admin"}
 
-    @extend_schema(
-        operation_id="list_pool_teams",
-        summary="List the teams of a pool",
-        description="Every team that may use the pool, with its used slots and quota.",
-        responses=page_of(QuotaSerializer),
-    )
-    def get(self, request: Request, pool_name: str) -> Response:
-        pool = access.managed_pool(caller_of(request), pool_name)
-        return Response(whole_page(QuotaSerializer.render_all(selectors.quotas_of_pool(pool))))
+    @endpoint("list_pool_teams", whole=QuotaSerializer)
+    def get(self, request: Request, pool_name: str) -> object:
+        """List the teams of a pool.
 
-    @extend_schema(
-        operation_id="bind_pool_team",
-        summary="Let a team use a pool",
-        request=BindTeamSerializer,
-        responses=QuotaSerializer,
-    )
+        Every team that may use the pool, with its used slots and quota.
+        """
+        pool = access.managed_pool(caller_of(request), pool_name)
+        return selectors.quotas_of_pool(pool)
+
     @idempotent
-    def post(self, request: Request, pool_name: str) -> Response:
+    @endpoint("bind_pool_team", body=BindTeamSerializer, returns=QuotaSerializer)
+    def post(self, request: Request, pool_name: str) -> object:
         """Let a team use a pool.
 
         The team's runs may be scheduled on its nodes, up to the quota when one is given.
@@ -176,117 +160,94 @@ class PoolTeamsView(ApiView):
         if team is None:
             raise _unknown_error("team", named, "see GET /api/v1/teams")
         pools.bind_team(pool, team)
-        return Response(QuotaSerializer.render(selectors.quotas(pool, [team])[0]))
+        return selectors.quotas(pool, [team])[0]
 
 
 class PoolTeamView(ApiView):
     scopes = {"DELETE": "installation:admin"}
 
-    @extend_schema(
-        operation_id="unbind_pool_team",
-        summary="Unbind a team from a pool",
-        description="The team's runs in the pool save a checkpoint and return to the queue, where they wait until "
-        "the team "
-        "may use the pool again.",
-        request=None,
-        responses={204: NO_CONTENT},
-    )
-    def delete(self, request: Request, pool_name: str, team_id: str) -> Response:
+    @endpoint("unbind_pool_team")
+    def delete(self, request: Request, pool_name: str, team_id: str) -> None:
+        """Unbind a team from a pool.
+
+        The team's runs in the pool save a checkpoint and return to the queue, where they wait until the team
+        may use the pool again.
+        """
         team = or_not_found(Team.objects.filter(pk=team_id).first(), "team", team_id)
         pools.unbind_team(get_pool(pool_name), team)
-        return Response(status=204)
 
 
 class PoolQuotaView(ApiView):
     scopes = {"PUT": "pool:admin"}
 
-    @extend_schema(
-        operation_id="set_pool_quota",
-        summary="Set the quota of a team",
-        description="The team's share of the pool. It can always get `nominal_slots`: for a run within them, runs of "
-        "teams that borrow save a checkpoint and return to the queue. It may borrow idle slots up to `limit_slots`, "
-        "and others may borrow up to `lending_limit` of its idle nominal slots. Fields that are left out keep their "
-        "value.",
-        request=QuotaChangeSerializer,
-        responses=QuotaSerializer,
-    )
-    def put(self, request: Request, pool_name: str, team_id: str) -> Response:
+    @endpoint("set_pool_quota", body=QuotaChangeSerializer, returns=QuotaSerializer)
+    def put(self, request: Request, pool_name: str, team_id: str) -> object:
+        """Set the quota of a team.
+
+        The team's share of the pool. It can always get `nominal_slots`: for a run within them, runs of teams
+        that borrow save a checkpoint and return to the queue. It may borrow idle slots up to `limit_slots`,
+        and others may borrow up to `lending_limit` of its idle nominal slots. Fields that are left out keep
+        their value.
+        """
         pool = access.managed_pool(caller_of(request), pool_name)
         changes = body_of(QuotaChangeSerializer, request)
         team = access.team_of_pool(pool, team_id)
         pools.set_quota(pool, team, **changes)
-        return Response(QuotaSerializer.render(selectors.quotas(pool, [team])[0]))
+        return selectors.quotas(pool, [team])[0]
 
 
 class PoolAdminsView(ApiView):
     scopes = {"GET": "pool:admin", "POST": "installation:admin"}
 
-    @extend_schema(
-        operation_id="list_pool_admins",
-        summary="List the admins of a pool",
-        description="Installation admins manage every pool and are not listed.",
-        responses=page_of(PoolAdminSerializer),
-    )
-    def get(self, request: Request, pool_name: str) -> Response:
-        pool = access.managed_pool(caller_of(request), pool_name)
-        return Response(whole_page(PoolAdminSerializer.render_all(selectors.admins_of_pool(pool))))
+    @endpoint("list_pool_admins", whole=PoolAdminSerializer)
+    def get(self, request: Request, pool_name: str) -> object:
+        """List the admins of a pool.
 
-    @extend_schema(
-        operation_id="appoint_pool_admin",
-        summary="Appoint an admin of a pool",
-        description="Pool admins enroll nodes, and nodes see the data and secrets of their jobs. Appoint people whom "
-        "every "
-        "team of the pool trusts.",
-        request=AppointSerializer,
-        responses=PoolAdminSerializer,
-    )
+        Installation admins manage every pool and are not listed.
+        """
+        pool = access.managed_pool(caller_of(request), pool_name)
+        return selectors.admins_of_pool(pool)
+
     @idempotent
-    def post(self, request: Request, pool_name: str) -> Response:
+    @endpoint("appoint_pool_admin", body=AppointSerializer, returns=PoolAdminSerializer)
+    def post(self, request: Request, pool_name: str) -> object:
+        """Appoint an admin of a pool.
+
+        Pool admins enroll nodes, and nodes see the data and secrets of their jobs. Appoint people whom every
+        team of the pool trusts.
+        """
         pool, username = get_pool(pool_name), body_of(AppointSerializer, request)["username"]
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
             raise _unknown_error("username", username, "add or invite them to a project first")
-        return Response(PoolAdminSerializer.render(pools.appoint_admin(pool, user)))
+        return pools.appoint_admin(pool, user)
 
 
 class PoolAdminView(ApiView):
     scopes = {"DELETE": "installation:admin"}
 
-    @extend_schema(
-        operation_id="remove_pool_admin",
-        summary="Remove an admin of a pool",
-        request=None,
-        responses={204: NO_CONTENT},
-    )
-    def delete(self, request: Request, pool_name: str, user_id: str) -> Response:
+    @endpoint("remove_pool_admin")
+    def delete(self, request: Request, pool_name: str, user_id: str) -> None:
         """Remove an admin of a pool.
 
         The user no longer manages its nodes and quotas.
         """
         pools.remove_admin(get_pool(pool_name), user_id)
-        return Response(status=204)
 
 
 class JoinTokensView(ApiView):
     scopes = {"POST": "pool:admin"}
 
-    @extend_schema(
-        operation_id="create_join_token",
-        summary="Create a join token for one node",
-        request=None,
-        responses={201: JoinTokenSerializer},
-    )
     @idempotent(secret=True)
-    @no_body
-    def post(self, request: Request, pool_name: str) -> Response:
-        """Create a join token.
+    @endpoint("create_join_token", returns=JoinTokenSerializer, status=201)
+    def post(self, request: Request, pool_name: str) -> object:
+        """Create a join token for one node.
 
         Enrolls one node within 15 minutes. Shown only once.
         """
         pool = access.managed_pool(caller_of(request), pool_name)
         token, expires_at = services.create_join_token(pool, now=clock.now())
-        created = {"pool": pool.name, "token": token, "expires_at": expires_at}
-        return Response(JoinTokenSerializer.render(created), status=201)
+        return {"pool": pool.name, "token": token, "expires_at": expires_at}
 
 
 def get_pool(name: str) -> Pool:
@@ -296,7 +257,7 @@ def get_pool(name: str) -> Pool:
 
 def _settings(request: Request, pool: Pool) -> dict[str, Any]:
     may_manage = not access.manage_denied_reason(caller_of(request), pool)
-    return PoolSettingsSerializer.render({**vars(pool), "may_manage": may_manage})
+    return {**vars(pool), "may_manage": may_manage}
 
 
 def _unknown_error(field: str, value: str, way_out: str) -> Problem:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.accounts.models import Team
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
-from control_plane.core.api.pagination import whole_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import body_of
-from control_plane.core.api.schema import page_of
 from control_plane.fleet import access, pools, selectors
 from control_plane.fleet.models import Pool
 from control_plane.fleet.pool_api import ProjectQuotaChangeSerializer
@@ -36,38 +33,31 @@ class ProjectQuotaSerializer(ResponseSerializer):
 class TeamProjectsView(ApiView):
     scopes = {"GET": "pool:admin"}
 
-    @extend_schema(
-        operation_id="list_project_quotas",
-        summary="List the projects of a team with their quotas in a pool",
-        responses=page_of(ProjectQuotaSerializer),
-    )
-    def get(self, request: Request, pool_name: str, team_id: str) -> Response:
+    @endpoint("list_project_quotas", whole=ProjectQuotaSerializer)
+    def get(self, request: Request, pool_name: str, team_id: str) -> object:
+        """List the projects of a team with their quotas in a pool."""
         pool, team = _managed(caller_of(request), pool_name, team_id)
         projects = team.projects.order_by("name", "id")
-        return Response(
-            whole_page(ProjectQuotaSerializer.render_all(selectors.project_shares(pool, projects)))
-        )
+        return selectors.project_shares(pool, projects)
 
 
 class ProjectQuotaView(ApiView):
     scopes = {"PUT": "pool:admin"}
 
-    @extend_schema(
-        operation_id="set_project_quota",
-        summary="Set the quota of a project",
-        description="The project's share of what its team may hold in the pool. It can always get `nominal_slots` of "
-        "the team's nominal quota: for a run within them, runs of the team's projects that hold more than theirs save "
-        "a checkpoint and return to the queue. The nominal quotas of a team's projects sum to at most the team's. It "
-        "never holds more than `limit_slots`. Fields that are left out keep their value.",
-        request=ProjectQuotaChangeSerializer,
-        responses=ProjectQuotaSerializer,
-    )
-    def put(self, request: Request, pool_name: str, team_id: str, project_id: str) -> Response:
+    @endpoint("set_project_quota", body=ProjectQuotaChangeSerializer, returns=ProjectQuotaSerializer)
+    def put(self, request: Request, pool_name: str, team_id: str, project_id: str) -> object:
+        """Set the quota of a project.
+
+        The project's share of what its team may hold in the pool. It can always get `nominal_slots` of the
+        team's nominal quota: for a run within them, runs of the team's projects that hold more than theirs
+        save a checkpoint and return to the queue. The nominal quotas of a team's projects sum to at most the
+        team's. It never holds more than `limit_slots`. Fields that are left out keep their value.
+        """
         pool, team = _managed(caller_of(request), pool_name, team_id)
         changes = body_of(ProjectQuotaChangeSerializer, request)
         project = or_not_found(team.projects.filter(pk=project_id).first(), "project of the team", project_id)
         pools.set_project_quota(pool, project, **changes)
-        return Response(ProjectQuotaSerializer.render(selectors.project_shares(pool, [project])[0]))
+        return selectors.project_shares(pool, [project])[0]
 
 
 def _managed(caller: Caller, pool_name: str, team_id: str) -> tuple[Pool, Team]:

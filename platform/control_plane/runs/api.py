@@ -3,25 +3,24 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import FieldError, unprocessable
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.long_poll import WAIT_PARAMETERS
 from control_plane.core.api.pagination import (
-    paginate,
     paginate_sorted,
     paginate_together,
     read_page,
-    whole_page,
 )
-from control_plane.core.api.request_parsing import body_of, no_body, reject_unknown_keys
+from control_plane.core.api.request_parsing import body_of, reject_unknown_keys
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
@@ -103,8 +102,8 @@ class SpecWhatIfView(ApiView):
 class PresetsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="list_presets", responses=page_of(PresetSerializer))
-    def get(self, request: Request) -> Response:
+    @endpoint("list_presets", whole=PresetSerializer)
+    def get(self, request: Request) -> object:
         """List presets.
 
         Algorithm presets with the settings that each stands for.
@@ -114,7 +113,7 @@ class PresetsView(ApiView):
             {"name": name, "title": name, "explained": "", "paper": "", "spec": {}, "fault": fault}
             for name, fault in found.errors.items()
         ]
-        return Response(whole_page(PresetSerializer.render_all([*found.usable, *broken])))
+        return [*found.usable, *broken]
 
 
 class RunsView(ApiView):
@@ -183,17 +182,17 @@ class RunsView(ApiView):
 class RunView(ApiView):
     scopes = {"GET": "runs:read", "PATCH": "runs:write", "DELETE": "runs:write"}
 
-    @extend_schema(operation_id="get_run", parameters=WAIT_PARAMETERS, responses=RunDetailSerializer)
-    def get(self, request: Request, run_id: str) -> Response:
+    @endpoint("get_run", returns=RunDetailSerializer, parameters=WAIT_PARAMETERS)
+    def get(self, request: Request, run_id: str) -> object:
         """Get a run.
 
         Its status, spec, progress, newest metrics and what may be done with it.
         """
-        return Response(RunDetailSerializer.render(selectors.run_for(caller_of(request), run_id)))
+        return selectors.run_for(caller_of(request), run_id)
 
-    @extend_schema(operation_id="update_run", request=RunPatchSerializer, responses=RunDetailSerializer)
     @conditional
-    def patch(self, request: Request, run_id: str) -> Response:
+    @endpoint("update_run", body=RunPatchSerializer, returns=RunDetailSerializer)
+    def patch(self, request: Request, run_id: str) -> object:
         """Change a run's name, notes, tags or priority.
 
         For a draft, also its spec.
@@ -208,42 +207,36 @@ class RunView(ApiView):
             run = drafts.edit_draft(run.pk, fields["spec"], tags=fields.get("tags"), by=by, now=now)
         else:
             run = submission.update_run(run.pk, fields, by=by, now=now)
-        return Response(RunDetailSerializer.render(run))
+        return run
 
-    @extend_schema(operation_id="delete_run", responses={204: OpenApiResponse(description="deleted")})
-    def delete(self, request: Request, run_id: str) -> Response:
+    @endpoint("delete_run")
+    def delete(self, request: Request, run_id: str) -> None:
         """Delete a draft.
 
         A submitted run is stopped or canceled, not deleted.
         """
         drafts.delete_draft(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
-        return Response(status=204)
 
 
 class WaitView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="explain_wait", responses=WaitExplanationSerializer)
-    def get(self, request: Request, run_id: str) -> Response:
+    @endpoint("explain_wait", returns=WaitExplanationSerializer)
+    def get(self, request: Request, run_id: str) -> object:
         """Explain why a run waits.
 
         The reason as a code and a sentence, its position in the queue, and the runs ahead of it. 409 for a run
         that is not QUEUED.
         """
         caller = caller_of(request)
-        return Response(
-            WaitExplanationSerializer.render(
-                explain(caller, selectors.run_for(caller, run_id), now=clock.now())
-            )
-        )
+        return explain(caller, selectors.run_for(caller, run_id), now=clock.now())
 
 
 class WhatIfView(ApiView):
     scopes = {"POST": "runs:read"}
 
-    @extend_schema(operation_id="what_if", request=None, responses=WhatIfSerializer)
-    @no_body
-    def post(self, request: Request, run_id: str) -> Response:
+    @endpoint("what_if", returns=WhatIfSerializer)
+    def post(self, request: Request, run_id: str) -> object:
         """Compare when variants of a waiting run would start.
 
         The scheduler places the run as it is and with fewer engines or trainer ranks, on another device, and in each
@@ -251,65 +244,61 @@ class WhatIfView(ApiView):
         409 for a run that is not QUEUED.
         """
         caller = caller_of(request)
-        compared = what_if_queued(caller, selectors.run_for(caller, run_id), now=clock.now())
-        return Response(WhatIfSerializer.render(compared))
+        return what_if_queued(caller, selectors.run_for(caller, run_id), now=clock.now())
 
 
 class EventsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="list_run_events", parameters=PAGE_PARAMETERS, responses=page_of(EventSerializer)
-    )
-    def get(self, request: Request, run_id: str) -> Response:
+    @endpoint("list_run_events", page=EventSerializer)
+    def get(self, request: Request, run_id: str) -> object:
         """List the events of a run.
 
         Every change of its status with the reason, newest first.
         """
         run = selectors.run_for(caller_of(request), run_id)
-        return Response(paginate(selectors.events(run), read_page(request), EventSerializer.render))
+        return selectors.events(run)
 
 
 class AttemptsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="list_run_attempts", responses=page_of(AttemptSerializer))
-    def get(self, request: Request, run_id: str) -> Response:
+    @endpoint("list_run_attempts", whole=AttemptSerializer)
+    def get(self, request: Request, run_id: str) -> object:
         """List the attempts of a run.
 
         One entry per placement of the run on nodes.
         """
         run = selectors.run_for(caller_of(request), run_id)
-        found = selectors.attempts(run).order_by("number")
-        return Response(whole_page(AttemptSerializer.render_all(found)))
+        return selectors.attempts(run).order_by("number")
 
 
 class JobsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="list_run_jobs", responses=page_of(JobSerializer))
-    def get(self, request: Request, run_id: str) -> Response:
+    @endpoint("list_run_jobs", whole=JobSerializer)
+    def get(self, request: Request, run_id: str) -> object:
         """List the jobs of a run.
 
         Controller, rollout workers, trainer and reward service of the newest attempt, with their state.
         """
         run = selectors.run_for(caller_of(request), run_id)
-        return Response(whole_page(JobSerializer.render_all(selectors.jobs(run))))
+        return selectors.jobs(run)
 
 
 class PoolView(ApiView):
     scopes = {"GET": "pool:read"}
 
-    @extend_schema(
-        operation_id="get_pool",
+    @endpoint(
+        "get_pool",
+        returns=PoolSerializer,
         parameters=[
             OpenApiParameter(
                 "pool", str, description="its name; default: `default`, or the first pool that you see"
             )
         ],
-        responses=PoolSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """Get the pool.
 
         Nodes, slots, quotas and the queue.
@@ -317,7 +306,7 @@ class PoolView(ApiView):
         caller = caller_of(request)
         name = request.query_params.get("pool", "")
         pool = pool_for(caller, name) if name else first_pool(caller)
-        return Response(PoolSerializer.render(selectors.pool(caller, pool)))
+        return selectors.pool(caller, pool)
 
 
 def _wants_draft(request: Request) -> bool:

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field, no_body
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field, no_body
 from control_plane.core.infra import clock
 from control_plane.webhooks import selectors, services
 from control_plane.webhooks.event_types import TYPE_NAMES
@@ -93,16 +92,13 @@ class DeliverySerializer(ResponseSerializer):
 class WebhooksView(ApiView):
     scopes = {"GET": "webhooks:admin", "POST": "webhooks:admin"}
 
-    @extend_schema(
-        operation_id="list_webhooks", parameters=PAGE_PARAMETERS, responses=page_of(WebhookSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_webhooks", page=WebhookSerializer)
+    def get(self, request: Request) -> object:
         """List webhooks.
 
         Webhooks of the project with their state.
         """
-        found = selectors.webhooks(caller_of(request))
-        return Response(paginate(found, read_page(request), WebhookSerializer.render))
+        return selectors.webhooks(caller_of(request))
 
     # Without an Idempotency-Key: its answer holds a secret, and would be kept to be shown again.
     @extend_schema(
@@ -116,43 +112,39 @@ class WebhooksView(ApiView):
 
         Events are sent to the URL, signed with a secret that is shown once.
         """
-        form = WebhookFormSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        webhook, secret = services.create_webhook(caller_of(request), **form.validated_data, now=clock.now())
+        fields = body_of(WebhookFormSerializer, request)
+        webhook, secret = services.create_webhook(caller_of(request), **fields, now=clock.now())
         return Response({**WebhookSerializer.render(webhook), "secret": secret}, status=201)
 
 
 class WebhookView(ApiView):
     scopes = {"GET": "webhooks:admin", "PATCH": "webhooks:admin", "DELETE": "webhooks:admin"}
 
-    @extend_schema(operation_id="get_webhook", responses=WebhookSerializer)
-    def get(self, request: Request, webhook_id: str) -> Response:
+    @endpoint("get_webhook", returns=WebhookSerializer)
+    def get(self, request: Request, webhook_id: str) -> object:
         """Get a webhook.
 
         Its URL, events and the result of the newest delivery.
         """
-        return Response(WebhookSerializer.render(selectors.webhook_for(caller_of(request), webhook_id)))
+        return selectors.webhook_for(caller_of(request), webhook_id)
 
-    @extend_schema(operation_id="update_webhook", request=WebhookPatchSerializer, responses=WebhookSerializer)
-    def patch(self, request: Request, webhook_id: str) -> Response:
+    @endpoint("update_webhook", body=WebhookPatchSerializer, returns=WebhookSerializer)
+    def patch(self, request: Request, webhook_id: str) -> object:
         """Change a webhook.
 
         Only what is given changes: name, URL, events, or whether it is enabled.
         """
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
-        form = WebhookPatchSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        webhook = services.update_webhook(webhook.pk, form.validated_data, now=clock.now())
-        return Response(WebhookSerializer.render(webhook))
+        fields = body_of(WebhookPatchSerializer, request)
+        return services.update_webhook(webhook.pk, fields, now=clock.now())
 
-    @extend_schema(operation_id="delete_webhook", responses={204: OpenApiResponse(description="it is gone")})
-    def delete(self, request: Request, webhook_id: str) -> Response:
+    @endpoint("delete_webhook")
+    def delete(self, request: Request, webhook_id: str) -> None:
         """Delete a webhook.
 
         Its deliveries are deleted with it.
         """
         services.delete_webhook(selectors.webhook_for(caller_of(request), webhook_id).pk, now=clock.now())
-        return Response(status=204)
 
 
 class RotateSecretView(ApiView):
@@ -176,61 +168,51 @@ class RotateSecretView(ApiView):
 class TestWebhookView(ApiView):
     scopes = {"POST": "webhooks:admin"}
 
-    @extend_schema(operation_id="send_test_webhook", request=None, responses={202: DeliverySerializer})
     @idempotent
-    @no_body
-    def post(self, request: Request, webhook_id: str) -> Response:
+    @endpoint("send_test_webhook", returns=DeliverySerializer, status=202)
+    def post(self, request: Request, webhook_id: str) -> object:
         """Send a test event.
 
         Sends a `ping` event to the URL.
         """
         caller = caller_of(request)
-        delivery = services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
-        return Response(DeliverySerializer.render(delivery), status=202)
+        return services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
 
 
 class DeliveriesView(ApiView):
     scopes = {"GET": "webhooks:admin"}
 
-    @extend_schema(
-        operation_id="list_webhook_deliveries",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(DeliverySerializer),
-    )
-    def get(self, request: Request, webhook_id: str) -> Response:
+    @endpoint("list_webhook_deliveries", page=DeliverySerializer)
+    def get(self, request: Request, webhook_id: str) -> object:
         """List deliveries.
 
         Deliveries of the webhook, newest first.
         """
-        found = selectors.deliveries(selectors.webhook_for(caller_of(request), webhook_id))
-        return Response(paginate(found, read_page(request), DeliverySerializer.render))
+        return selectors.deliveries(selectors.webhook_for(caller_of(request), webhook_id))
 
 
 class DeliveryView(ApiView):
     scopes = {"GET": "webhooks:admin"}
 
-    @extend_schema(operation_id="get_webhook_delivery", responses=DeliverySerializer)
-    def get(self, request: Request, delivery_id: str) -> Response:
+    @endpoint("get_webhook_delivery", returns=DeliverySerializer)
+    def get(self, request: Request, delivery_id: str) -> object:
         """Get a webhook delivery.
 
         What was sent, each attempt and its answer.
         """
-        return Response(DeliverySerializer.render(selectors.delivery_for(caller_of(request), delivery_id)))
+        return selectors.delivery_for(caller_of(request), delivery_id)
 
 
 class RedeliverView(ApiView):
     scopes = {"POST": "webhooks:admin"}
 
-    @extend_schema(operation_id="redeliver_webhook", request=None, responses={202: DeliverySerializer})
     @idempotent
-    @no_body
-    def post(self, request: Request, delivery_id: str) -> Response:
+    @endpoint("redeliver_webhook", returns=DeliverySerializer, status=202)
+    def post(self, request: Request, delivery_id: str) -> object:
         """Send a delivery again.
 
         The same event, as a new attempt.
         """
         delivery = selectors.delivery_for(caller_of(request), delivery_id)
         again = services.redeliver(delivery, now=clock.now())
-        return Response(
-            DeliverySerializer.render(selectors.delivery_for(caller_of(request), again.pk)), status=202
-        )
+        return selectors.delivery_for(caller_of(request), again.pk)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from oolong.cli.output import JsonOption, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_list
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Who did what in the project.")
@@ -37,18 +37,14 @@ def list_entries(
     with Client() as client:
         entries = client.audit.list(actor=actor, action=action, target=target, since=since, until=until)
         found = list(islice(entries, limit))
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("AT", "WHO", "FROM", "ACTION", "TARGET", "MESSAGE"),
-        (
-            (
-                entry.at, entry.actor.name or entry.actor.kind, entry.address, entry.action,
-                entry.target.name or entry.target.id, entry.message,
-            )
-            for entry in found
+        lambda entry: (
+            entry.at, entry.actor.name or entry.actor.kind, entry.address, entry.action,
+            entry.target.name or entry.target.id, entry.message,
         ),
+        json=json,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def chat(
         try:
             ready = _wait(client, opened, timeout)
             conversations: dict[str, list[Message]] = {side.run: [] for side in ready}
-            while (said := once if once is not None else _ask()) is not None:
+            while (said := once if once is not None else _read_prompt()) is not None:
                 for side in ready:
                     _say(
                         client,
@@ -72,7 +72,7 @@ def _wait(client: Client, opened: Playground, timeout: float) -> list[Playground
     return ready
 
 
-def _ask() -> str | None:
+def _read_prompt() -> str | None:
     try:
         return input("> ") or None
     except EOFError:

@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 from oolong.cli import gates
 from oolong.cli.chat import chat
 from oolong.cli.exit_codes import ExitCode
-from oolong.cli.output import JsonOption, byte_progress, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, byte_progress, notes, show_fields, show_json, show_list
 from oolong.client import Client
 from oolong.client.models import Checkpoint, RetentionPlan
 
@@ -29,7 +29,7 @@ def list_checkpoints(
     run: Annotated[str | None, typer.Option(help="only those of this run")] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="training (a run goes on from it) or weights (runs only begin with it)"),
+        typer.Option(help="training (a run continues from it) or weights (runs only begin with it)"),
     ] = None,
     state: Annotated[str | None, typer.Option(help="LOCAL, STORED or DELETED")] = None,
     json: JsonOption = False,
@@ -37,18 +37,14 @@ def list_checkpoints(
     """Committed checkpoints, newest first."""
     with Client() as client:
         found = list(client.checkpoints.list(run_id=run, kind=kind, state=state))
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "RUN", "STEP", "KIND", "STATE", "FINAL", "BYTES", "ALIASES"),
-        (
-            (
-                item.id, item.run.name or item.run.id, item.step, item.kind, item.state, item.final, item.bytes,
-                ", ".join(item.aliases) or None,
-            )
-            for item in found
+        lambda item: (
+            item.id, item.run.name or item.run.id, item.step, item.kind, item.state, item.final, item.bytes,
+            ", ".join(item.aliases) or None,
         ),
+        json=json,
     )  # fmt: skip
 
 
@@ -110,10 +106,8 @@ def promote(
             f"warning: {alias} was moved although its gate is not passed: {moved.evidence.get('refusal', '')}",
             markup=False,
         )
-    if json:
-        show_json(moved)
-        return
-    print(f"{moved.name} → {moved.checkpoint.run.name} step {moved.checkpoint.step} ({moved.checkpoint.id})")
+    target = moved.checkpoint
+    show_json(moved) if json else print(f"{moved.name} → {target.run.name} step {target.step} ({target.id})")
 
 
 def _require_lineage(
@@ -154,7 +148,7 @@ def download(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Download a stored checkpoint as a tar archive; a broken download is gone on with."""
+    """Download a stored checkpoint as a tar archive; an interrupted download resumes."""
     with Client() as client:
         found = client.checkpoints.resolve(checkpoint)
         target = output or Path(f"{found.id}.tar")

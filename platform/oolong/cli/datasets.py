@@ -10,7 +10,15 @@ from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.mapping import with_mapping
-from oolong.cli.output import JsonOption, counting_progress, dataset_progress, notes, show_json, show_table
+from oolong.cli.output import (
+    JsonOption,
+    counting_progress,
+    dataset_progress,
+    notes,
+    show_json,
+    show_list,
+    show_table,
+)
 from oolong.client import Client
 from oolong.client.models import DatasetValidation
 from oolong.contracts.run_spec import SpecError
@@ -226,20 +234,16 @@ def list_datasets(json: JsonOption = False) -> None:
     """The project's datasets."""
     with Client() as client:
         found = list(client.datasets.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "LATEST", "ROWS"),
-        (
-            (
-                dataset.id,
-                dataset.name,
-                dataset.latest.ref if dataset.latest else None,
-                dataset.latest.rows if dataset.latest else 0,
-            )
-            for dataset in found
+        lambda dataset: (
+            dataset.id,
+            dataset.name,
+            dataset.latest.ref if dataset.latest else None,
+            dataset.latest.rows if dataset.latest else 0,
         ),
+        json=json,
     )
 
 

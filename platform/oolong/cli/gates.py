@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oolong.cli.exit_codes import ExitCode
-from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_list
 from oolong.cli.spec_file import read_spec
 from oolong.client import Client
 from oolong.client.models import GateResult
@@ -38,10 +38,7 @@ def set_gate(
         document.pop(name, None)
     with Client() as client:
         gate = client.checkpoints.set_gate(alias, document, assertions)
-    if json:
-        show_json(gate)
-        return
-    print(f"{gate.alias}: {' and '.join(gate.assertions)}")
+    show_json(gate) if json else print(f"{gate.alias}: {' and '.join(gate.assertions)}")
 
 
 @app.command("list")
@@ -49,18 +46,14 @@ def list_gates(json: JsonOption = False) -> None:
     """The project's gates."""
     with Client() as client:
         found = list(client.checkpoints.gates())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ALIAS", "DATASET", "SPLIT", "ASSERTIONS", "BY"),
-        (
-            (
-                gate.alias, gate.spec["dataset"]["version"], gate.spec["dataset"]["split"],
-                " and ".join(gate.assertions), gate.updated_by,
-            )
-            for gate in found
+        lambda gate: (
+            gate.alias, gate.spec["dataset"]["version"], gate.spec["dataset"]["split"],
+            " and ".join(gate.assertions), gate.updated_by,
         ),
+        json=json,
     )  # fmt: skip
 
 

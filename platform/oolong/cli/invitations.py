@@ -9,7 +9,7 @@ from typer.exceptions import TyperException
 
 from oolong.cli.hidden_input import read_hidden
 from oolong.cli.members import RoleName
-from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_secret
 from oolong.client import Client
 from oolong.client.invitations import accept_link, secret_of, url_of
 from oolong.client.settings import ClientSettings, checked_url, write_settings
@@ -29,12 +29,9 @@ def create(
     with Client() as client:
         made = client.invitations.create(role, level="team" if team else "project", note=note, days=days)
         url = client.settings.url
-    if json:
-        show_json(made)
-        return
-    notes.print("It is shown this once; hand it to whom you invite.")
     # A server that knows no public address of its own gives the path alone.
-    print(f"{url}{made.link}" if made.link.startswith("/") else made.link)
+    link = f"{url}{made.link}" if made.link.startswith("/") else made.link
+    show_secret("It is shown this once; hand it to whom you invite.", link, made, json=json)
 
 
 @app.command("list")
@@ -42,15 +39,11 @@ def list_invitations(json: JsonOption = False) -> None:
     """Invitations, without their links."""
     with Client() as client:
         found = list(client.invitations.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "STATUS", "ROLE", "LEVEL", "NOTE", "EXPIRES", "ACCEPTED BY"),
-        (
-            (row.id, row.status, row.role, row.level, row.note, row.expires_at, row.accepted_by)
-            for row in found
-        ),
+        lambda row: (row.id, row.status, row.role, row.level, row.note, row.expires_at, row.accepted_by),
+        json=json,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from oolong.cli.output import JsonOption, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_list
 from oolong.client import Client
 from oolong.client.models import Member
 
@@ -32,12 +32,11 @@ def list_members(team: TeamOption = False, json: JsonOption = False) -> None:
     """Everybody with a role."""
     with Client() as client:
         found = list(client.teams.members() if team else client.members.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("USER", "ROLE", "IN THE PROJECT", "IN THE TEAM"),
-        ((member.username, member.role, member.project_role, member.team_role) for member in found),
+        lambda member: (member.username, member.role, member.project_role, member.team_role),
+        json=json,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, byte_progress, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, byte_progress, show_done, show_json, show_list
 from oolong.client import Client
 
 WaitOption = Annotated[bool, typer.Option(help="wait until it is checked")]
@@ -75,15 +75,19 @@ def list_imports(
     """Imports from the hub, the newest first."""
     with Client() as client:
         found = [client.models.cancel_import(cancel)] if cancel else list(client.models.imports())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "MODEL", "STATE", "BYTES", "OF", "MESSAGE"),
-        (
-            (one.id, one.name, one.hub_model, one.state, one.bytes_done, one.bytes_total, one.message)
-            for one in found
+        lambda one: (
+            one.id,
+            one.name,
+            one.hub_model,
+            one.state,
+            one.bytes_done,
+            one.bytes_total,
+            one.message,
         ),
+        json=json,
     )
 
 
@@ -115,15 +119,18 @@ def list_models(json: JsonOption = False) -> None:
     """The project's base models."""
     with Client() as client:
         found = list(client.models.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "STATE", "FAMILY", "PARAMETERS", "BYTES"),
-        (
-            (model.id, model.ref or model.name, model.state, model.family, model.parameters, model.bytes)
-            for model in found
+        lambda model: (
+            model.id,
+            model.ref or model.name,
+            model.state,
+            model.family,
+            model.parameters,
+            model.bytes,
         ),
+        json=json,
     )
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, TypeVar
 
 import typer
 from pydantic import BaseModel
@@ -23,6 +23,8 @@ from oolong.client.errors import ApiError
 from oolong.client.models import DatasetStatistics, DatasetValidation
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+
+Resource = TypeVar("Resource", bound=BaseModel)
 
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -65,6 +67,26 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for row in rows:
         table.add_row(*(Text(_text(cell)) for cell in row))
     Console(highlight=False, markup=False).print(table)
+
+
+def show_list(
+    found: Iterable[Resource],
+    columns: Sequence[str],
+    row: Callable[[Resource], Sequence[object]],
+    *,
+    json: bool,
+) -> None:
+    """A table with a row for each resource, or with --json the resources."""
+    show_json(found) if json else show_table(columns, map(row, found))
+
+
+def show_secret(note: str, secret: str, made: BaseModel, *, json: bool) -> None:
+    """What is shown this once: the secret alone on stdout, the note on stderr; or with --json what was made."""
+    if json:
+        show_json(made)
+        return
+    notes.print(note, markup=False)
+    print(secret)
 
 
 def show_fields(fields: dict[str, object]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from typer.exceptions import TyperException
 
-from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_table
 from oolong.cli.run_output import eta_text
 from oolong.client import Client
 from oolong.client.models import ProjectQuota, Quota, UsageRow, UsageTotal
@@ -34,15 +34,11 @@ def queue(pool: PoolOption = None, json: JsonOption = False) -> None:
     """Runs that wait, in order, why, and when they start."""
     with Client() as client:
         found = client.pool.get(pool)
-    if json:
-        show_json(found.queue)
-        return
-    show_table(
+    show_list(
+        found.queue,
         ("RUN", "NAME", "PRIORITY", "SLOTS", "STARTS", "WHY IT WAITS"),
-        (
-            (run.run_id, run.name, run.priority, run.slots_needed, eta_text(run.start), run.why)
-            for run in found.queue
-        ),
+        lambda run: (run.run_id, run.name, run.priority, run.slots_needed, eta_text(run.start), run.why),
+        json=json,
     )
 
 
@@ -105,20 +101,16 @@ def list_pools(json: JsonOption = False) -> None:
     """The pools that your team may use, and those that you manage."""
     with Client() as client:
         found = list(client.pool.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("POOL", "OPEN TO", "TRAINER CODE", "YOU MANAGE IT"),
-        (
-            (
-                pool.name,
-                "all teams" if pool.all_teams else "named teams",
-                "on" if pool.trainer_code else "off",
-                "yes" if pool.may_manage else "no",
-            )
-            for pool in found
+        lambda pool: (
+            pool.name,
+            "all teams" if pool.all_teams else "named teams",
+            "on" if pool.trainer_code else "off",
+            "yes" if pool.may_manage else "no",
         ),
+        json=json,
     )
 
 
@@ -243,14 +235,19 @@ def list_teams(pool: PoolArgument, json: JsonOption = False) -> None:
     """The teams that may use a pool, what they hold and their limits."""
     with Client() as client:
         found = list(client.pool.teams(pool))
-    if json:
-        show_json(found)
-        return
-    rows = (
-        (row.team.id, row.team.name, row.used_slots, row.nominal_slots, row.limit_slots, row.lending_limit)
-        for row in found
+    show_list(
+        found,
+        ("ID", "TEAM", "SLOTS HELD", "NOMINAL", "LIMIT", "LENDS"),
+        lambda row: (
+            row.team.id,
+            row.team.name,
+            row.used_slots,
+            row.nominal_slots,
+            row.limit_slots,
+            row.lending_limit,
+        ),
+        json=json,
     )
-    show_table(("ID", "TEAM", "SLOTS HELD", "NOMINAL", "LIMIT", "LENDS"), rows)
 
 
 @teams_app.command("add")
@@ -276,10 +273,7 @@ def list_admins(pool: PoolArgument, json: JsonOption = False) -> None:
     """Who was appointed; admins of the installation manage every pool besides."""
     with Client() as client:
         found = list(client.pool.admins(pool))
-    if json:
-        show_json(found)
-        return
-    show_table(("ID", "USER", "SINCE"), ((row.id, row.username, row.appointed_at) for row in found))
+    show_list(found, ("ID", "USER", "SINCE"), lambda row: (row.id, row.username, row.appointed_at), json=json)
 
 
 @admins_app.command("add")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from typer.exceptions import TyperException
 
-from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_list
 from oolong.client import Client
 from oolong.client.models import Project
 
@@ -26,10 +26,7 @@ def list_projects(json: JsonOption = False) -> None:
     """Projects of the team that you have a role in."""
     with Client() as client:
         found = list(client.project.list())
-    if json:
-        show_json(found)
-        return
-    show_table(("ID", "TEAM", "NAME"), ((row.id, row.team.name, row.name) for row in found))
+    show_list(found, ("ID", "TEAM", "NAME"), lambda row: (row.id, row.team.name, row.name), json=json)
 
 
 @app.command()
@@ -67,10 +64,9 @@ def events(json: JsonOption = False) -> None:
     """Who changed what, newest first."""
     with Client() as client:
         found = list(client.project.events())
-    if json:
-        show_json(found)
-        return
-    show_table(("AT", "KIND", "MESSAGE"), ((event.at, event.kind, event.message) for event in found))
+    show_list(
+        found, ("AT", "KIND", "MESSAGE"), lambda event: (event.at, event.kind, event.message), json=json
+    )
 
 
 def _print(project: Project, *, json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode, of_run
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_json, show_list, show_table
 from oolong.client import Client
 from oolong.client.models import RewardTest
 from oolong.yaml_files import YamlFault, load_yaml
@@ -90,18 +90,14 @@ def list_tests(
     """The tests so far, the newest first."""
     with Client() as client:
         found = list(client.reward_tests.list(reward=reward))
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "REWARD", "DATASET", "RESULT", "STATUS", "BY", "WHEN"),
-        (
-            (
-                item.id, item.reward, item.dataset.ref, item.result or None, item.status, item.created_by,
-                f"{item.created_at:%Y-%m-%d %H:%M}",
-            )
-            for item in found
+        lambda item: (
+            item.id, item.reward, item.dataset.ref, item.result or None, item.status, item.created_by,
+            f"{item.created_at:%Y-%m-%d %H:%M}",
         ),
+        json=json,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def cancel(run: RunArgument, json: JsonOption = False) -> None:
 
 @app.command()
 def pause(run: RunArgument, json: JsonOption = False) -> None:
-    """Ask a run to take a checkpoint and give its slots back; `resume` goes on from there."""
+    """Ask a run to take a checkpoint and give its slots back; `resume` continues from there."""
     with Client() as client:
         _show(client.runs.pause(run), json=json)
 
@@ -66,7 +66,7 @@ def resume(run: RunArgument, json: JsonOption = False) -> None:
 
 @app.command()
 def retry(run: RunArgument, json: JsonOption = False) -> None:
-    """A new run that goes on from the last checkpoint of a failed or stopped one. Prints its id."""
+    """A new run that continues from the last checkpoint of a failed or stopped one. Prints its id."""
     with Client() as client:
         made = client.runs.retry(run)
     show_json(made) if json else print(made.id)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_list, show_table
 from oolong.cli.run_output import RunArgument
 from oolong.client import Client
 
@@ -117,19 +117,15 @@ def trajectories(
             reward_result=reward_result, text=search,
         )  # fmt: skip
         found = list(islice(listed, limit))
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "STEP", "GROUP", "REWARD", "TOKENS", "VERSIONS", "WHY", "COMPLETION"),
-        (
-            (
-                one.id, one.step, one.group_id, one.reward, one.tokens,
-                f"{one.low_version}..{one.high_version}" if one.low_version is not None else None,
-                ",".join(one.sample_reasons), " ".join(one.completion.split())[:60],
-            )
-            for one in found
+        lambda one: (
+            one.id, one.step, one.group_id, one.reward, one.tokens,
+            f"{one.low_version}..{one.high_version}" if one.low_version is not None else None,
+            ",".join(one.sample_reasons), " ".join(one.completion.split())[:60],
         ),
+        json=json,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import typer
 from oolong.cli import run_compare, run_control, run_export, run_plan, run_simulate, run_telemetry, run_wait
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
-from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_list
 from oolong.cli.regression.run_checks import RunChecks
 from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.cli.run_output import (
@@ -110,23 +110,19 @@ def list_runs(
                 strict=False,
             )
         ]
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "KIND", "STATUS", "STEP", "REWARD", "CREATED"),
-        (
-            (
-                run.id,
-                run.name,
-                run.kind,
-                status_of(run),
-                step_of(run),
-                run.reward_mean,
-                f"{run.created_at:%Y-%m-%d %H:%M}",
-            )
-            for run in found
+        lambda run: (
+            run.id,
+            run.name,
+            run.kind,
+            status_of(run),
+            step_of(run),
+            run.reward_mean,
+            f"{run.created_at:%Y-%m-%d %H:%M}",
         ),
+        json=json,
     )
 
 

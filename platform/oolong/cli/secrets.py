@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oolong.cli.hidden_input import read_hidden
-from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list
 from oolong.client import Client
 from oolong.contracts.lifecycle import JobKind
 
@@ -45,22 +45,18 @@ def list_secrets(json: JsonOption = False) -> None:
     """Their names, not their values."""
     with Client() as client:
         found = list(client.secrets.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("NAME", "SHA256", "HOSTS", "JOBS", "SET", "LAST USED"),
-        (
-            (
-                row.name,
-                row.fingerprint,
-                ",".join(row.hosts),
-                ",".join(row.jobs),
-                row.updated_at,
-                row.last_used_at,
-            )
-            for row in found
+        lambda row: (
+            row.name,
+            row.fingerprint,
+            ",".join(row.hosts),
+            ",".join(row.jobs),
+            row.updated_at,
+            row.last_used_at,
         ),
+        json=json,
     )
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from oolong.cli.members import RoleName
-from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_secret
 from oolong.cli.token_life import DaysOption, NoExpiryOption, expiry_of
 from oolong.client import Client
 from oolong.client.models import ServiceAccount
@@ -31,12 +31,11 @@ def list_accounts(json: JsonOption = False) -> None:
     """Those of the project."""
     with Client() as client:
         found = list(client.service_accounts.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "ROLE", "TOKENS", "CREATED"),
-        ((row.id, row.name, row.role, row.tokens, row.created_at) for row in found),
+        lambda row: (row.id, row.name, row.role, row.tokens, row.created_at),
+        json=json,
     )
 
 
@@ -64,14 +63,8 @@ def token(
         made = client.service_accounts.create_token(
             identity, token_name, scopes=scope, expires_at=expires_at, never_expires=no_expiry
         )
-    if json:
-        show_json(made)
-        return
-    notes.print(
-        f"It is shown this once; keep it where only the pipeline can read it. Expires: {made.expires_at or 'never'}",
-        markup=False,
-    )
-    print(made.token)
+    note = f"It is shown this once; keep it where only the pipeline can read it. Expires: {made.expires_at or 'never'}"
+    show_secret(note, made.token, made, json=json)
 
 
 @app.command()

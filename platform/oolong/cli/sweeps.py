@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_json, show_list, show_table
 from oolong.cli.spec_file import read_spec
 from oolong.client import Client
 from oolong.client.models import Sweep
@@ -40,19 +40,15 @@ def list_sweeps(json: JsonOption = False) -> None:
     """The project's sweeps, newest first."""
     with Client() as client:
         found = list(client.sweeps.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "STATUS", "ENDED", "BEST", "BEST RUN"),
-        (
-            (
-                sweep.id, sweep.name, sweep.status, f"{_ended(sweep)}/{sweep.trials}",
-                sweep.best.objective if sweep.best else None,
-                sweep.best.run.id if sweep.best and sweep.best.run else None,
-            )
-            for sweep in found
+        lambda sweep: (
+            sweep.id, sweep.name, sweep.status, f"{_ended(sweep)}/{sweep.trials}",
+            sweep.best.objective if sweep.best else None,
+            sweep.best.run.id if sweep.best and sweep.best.run else None,
         ),
+        json=json,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from oolong.cli.output import JsonOption, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_list
 from oolong.cli.spec_file import read_spec
 from oolong.client import Client
 from oolong.client.models import RunTemplate
@@ -41,11 +41,12 @@ def list_templates(json: JsonOption = False) -> None:
     """The project's templates and its team's."""
     with Client() as client:
         found = list(client.templates.list())
-    if json:
-        show_json(found)
-        return
-    rows = ((row.ref, "team" if row.of_team else "project", row.description or None) for row in found)
-    show_table(("REF", "OF", "DESCRIPTION"), rows)
+    show_list(
+        found,
+        ("REF", "OF", "DESCRIPTION"),
+        lambda row: (row.ref, "team" if row.of_team else "project", row.description or None),
+        json=json,
+    )
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_list, show_secret
 from oolong.cli.token_life import DaysOption, NoExpiryOption, expiry_of
 from oolong.client import Client
 
@@ -35,14 +35,8 @@ def create(
             name, scopes=scope, expires_at=expires_at, never_expires=no_expiry,
             project=_id_of(client, project),
         )  # fmt: skip
-    if json:
-        show_json(token)
-        return
-    notes.print(
-        f"It is shown this once; keep it where only its user can read it. Expires: {token.expires_at or 'never'}",
-        markup=False,
-    )
-    print(token.token)
+    note = f"It is shown this once; keep it where only its user can read it. Expires: {token.expires_at or 'never'}"
+    show_secret(note, token.token, token, json=json)
 
 
 @app.command("list")
@@ -56,22 +50,18 @@ def list_tokens(
     """Your tokens, without their secrets."""
     with Client() as client:
         found = list(client.tokens.list(everybodys=everybodys, project=_id_of(client, project)))
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "OWNER", "NAME", "SCOPES", "EXPIRES", "LAST USED"),
-        (
-            (
-                token.id,
-                token.owner,
-                token.name,
-                ",".join(token.scopes),
-                token.expires_at,
-                token.last_used_at,
-            )
-            for token in found
+        lambda token: (
+            token.id,
+            token.owner,
+            token.name,
+            ",".join(token.scopes),
+            token.expires_at,
+            token.last_used_at,
         ),
+        json=json,
     )
 
 
@@ -91,7 +81,7 @@ def revoke(
 def rotate(
     token: Annotated[str, typer.Argument(help="id of the token (tok_…)")],
     overlap: Annotated[
-        int, typer.Option(min=0, max=7 * 24 * 60, help="minutes that the old secret goes on")
+        int, typer.Option(min=0, max=7 * 24 * 60, help="minutes that the old secret works")
     ] = 60,
     project: ProjectOption = None,
     json: JsonOption = False,
@@ -99,11 +89,8 @@ def rotate(
     """Give a token a new secret. It is shown this once; the old one ends after the overlap."""
     with Client() as client:
         turned = client.tokens.rotate(token, overlap_seconds=overlap * 60, project=_id_of(client, project))
-    if json:
-        show_json(turned)
-        return
-    notes.print(f"The secret before it goes on until {turned.previous_until}.", markup=False)
-    print(turned.token)
+    note = f"The secret before it works until {turned.previous_until}."
+    show_secret(note, turned.token, turned, json=json)
 
 
 def _id_of(client: Client, project: str | None) -> str | None:

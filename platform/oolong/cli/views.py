@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_list
 from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.client import Client
 
@@ -31,18 +31,14 @@ def list_views(json: JsonOption = False) -> None:
     """Your views, and those that others share."""
     with Client() as client:
         found = list(client.views.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "FILTERS", "SHARED", "OWNER"),
-        (
-            (
-                view.id, view.name, _said(view.query),
-                "yes" if view.shared else "no", view.owner,
-            )
-            for view in found
+        lambda view: (
+            view.id, view.name, _said(view.query),
+            "yes" if view.shared else "no", view.owner,
         ),
+        json=json,
     )  # fmt: skip
 
 

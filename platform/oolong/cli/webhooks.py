@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.output import JsonOption, show_done, show_json, show_list, show_secret
 from oolong.client import Client
 from oolong.client.models import CreatedWebhook
 
-app = typer.Typer(no_args_is_help=True, help="Webhooks: who is told of runs, alerts and checkpoints.")
+app = typer.Typer(
+    no_args_is_help=True, help="Webhooks: notify other services of runs, alerts and checkpoints."
+)
 WebhookArgument = Annotated[str, typer.Argument(help="id of the webhook (whk_…)")]
 DeliveryArgument = Annotated[str, typer.Argument(help="id of the delivery (whd_…)")]
 
@@ -18,7 +20,7 @@ DeliveryArgument = Annotated[str, typer.Argument(help="id of the delivery (whd_�
 @app.command()
 def create(
     name: Annotated[str, typer.Option(help="what it is for")],
-    url: Annotated[str, typer.Option(help="the https address that is told")],
+    url: Annotated[str, typer.Option(help="the https address to notify")],
     event: Annotated[list[str], typer.Option("--event", help="a type, or run.*; repeatable")],
     json: JsonOption = False,
 ) -> None:
@@ -32,21 +34,17 @@ def list_webhooks(json: JsonOption = False) -> None:
     """The project's webhooks."""
     with Client() as client:
         found = list(client.webhooks.list())
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "NAME", "URL", "EVENTS", "STATE"),
-        (
-            (
-                hook.id,
-                hook.name,
-                hook.url,
-                ",".join(hook.events),
-                "on" if hook.enabled else hook.disabled_reason,
-            )
-            for hook in found
+        lambda hook: (
+            hook.id,
+            hook.name,
+            hook.url,
+            ",".join(hook.events),
+            "on" if hook.enabled else hook.disabled_reason,
         ),
+        json=json,
     )
 
 
@@ -103,18 +101,14 @@ def deliveries(
     """List deliveries, newest first."""
     with Client() as client:
         found = [row for row, _ in zip(client.webhooks.deliveries(webhook), range(limit), strict=False)]
-    if json:
-        show_json(found)
-        return
-    show_table(
+    show_list(
+        found,
         ("ID", "EVENT", "STATE", "TRIES", "STATUS", "MS", "MESSAGE"),
-        (
-            (
-                row.id, row.event.type, row.state, row.tries, row.log[-1].status if row.log else None,
-                row.log[-1].milliseconds if row.log else None, row.message or None,
-            )
-            for row in found
+        lambda row: (
+            row.id, row.event.type, row.state, row.tries, row.log[-1].status if row.log else None,
+            row.log[-1].milliseconds if row.log else None, row.message or None,
         ),
+        json=json,
     )  # fmt: skip
 
 
@@ -127,8 +121,4 @@ def redeliver(delivery: DeliveryArgument, json: JsonOption = False) -> None:
 
 
 def _show_secret(made: CreatedWebhook, *, json: bool) -> None:
-    if json:
-        show_json(made)
-        return
-    notes.print(f"{made.id}: its secret is shown this once.", markup=False)
-    print(made.secret)
+    show_secret(f"{made.id}: its secret is shown this once.", made.secret, made, json=json)

@@ -23,7 +23,7 @@ class Body:
     read: Callable[[int, int], bytes]  # (offset, size): any part alone
 
 
-ONE_REQUEST_BYTES = 8 * 1024 * 1024  # what is larger goes in parts, and is gone on with after a break
+ONE_REQUEST_BYTES = 8 * 1024 * 1024  # what is larger goes in parts, and resumes after a break
 
 
 def body_of(path: Path) -> Body:

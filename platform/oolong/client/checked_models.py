@@ -1,4 +1,4 @@
-"""What a caller is told of a model that cannot be used."""
+"""The error for a model that cannot be used."""
 
 from __future__ import annotations
 

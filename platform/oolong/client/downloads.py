@@ -30,7 +30,7 @@ class PartialDownload(Protocol):
 
 
 class Download:
-    """What arrives lies in `<target>.part` until it is complete, so a later try goes on from there."""
+    """What arrives lies in `<target>.part` until it is complete, so a later try resumes from there."""
 
     def __init__(self, target: Path, *, sha256: str | None = None, progress: Progress | None = None) -> None:
         self.target = target
@@ -46,7 +46,7 @@ class Download:
         return plain | {"Range": f"bytes={self._have}-"} if self._have else plain
 
     def begin(self, status: int, headers: Mapping[str, str]) -> bool:
-        if status == 416:  # the server has no bytes after what is here: start anew
+        if status == 416:  # the server has no bytes after what is here: start over
             self._part.unlink()
             self._have = 0
             return False

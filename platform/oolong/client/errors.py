@@ -95,10 +95,10 @@ class ServerError(ApiError):
 
 
 class StreamGap(OolongError):
-    """Frames were missed that the server no longer holds: fetch the state anew."""
+    """Frames were missed that the server no longer holds: fetch the state again."""
 
     def __init__(self, topic: str, first: int, last: int) -> None:
-        super().__init__(f"frames {first} to {last} of {topic} are gone; fetch the state anew")
+        super().__init__(f"frames {first} to {last} of {topic} are gone; fetch the state again")
         self.topic = topic
         self.first = first
         self.last = last

@@ -1,4 +1,4 @@
-"""What a caller is told of rows that cannot be used."""
+"""The error for rows that cannot be used."""
 
 from __future__ import annotations
 

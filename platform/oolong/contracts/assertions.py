@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from oolong.contracts.metrics import METRICS, find_metric
 from oolong.contracts.model_faults import nearest
 
-# Beside the catalogue: what the summary of an eval run has for a number of samples, as a gate reads it.
+# Beside the catalog: what the summary of an eval run has for a number of samples, as a gate reads it.
 EVALUATION_ONLY = re.compile(r"eval/pass_at_\d+(_low|_high)?|eval/prompts")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq, "!=": operator.ne,

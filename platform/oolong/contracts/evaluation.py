@@ -11,7 +11,7 @@ import msgspec
 PROMPT_SCORES = (
     "evaluation_prompts"  # name of the run's document; the newest evaluation replaces the one before
 )
-MOST_PROMPTS = 4096  # a document fits one shipment; larger evaluations are compared by their intervals
+MOST_PROMPTS = 4096  # a document fits one telemetry batch; larger evaluations are compared by their intervals
 
 
 class PromptScores(msgspec.Struct, frozen=True, kw_only=True):

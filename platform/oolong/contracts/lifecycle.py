@@ -12,8 +12,8 @@ class RunStatus(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     RECOVERING = "RECOVERING"  # the attempt is lost, another one is being prepared
-    PAUSING = "PAUSING"  # a checkpoint is taken, then the slots are given back
-    PAUSED = "PAUSED"  # holds no slot; goes on from its checkpoint when it is resumed
+    PAUSING = "PAUSING"  # a checkpoint is taken, then the slots are released
+    PAUSED = "PAUSED"  # holds no slot; continues from its checkpoint when it is resumed
     STOPPING = "STOPPING"  # the user asked for it; a checkpoint is taken first
     FINALIZING = "FINALIZING"  # work done; the last lines and the checkpoint are on their way
     SUCCEEDED = "SUCCEEDED"

@@ -1,4 +1,4 @@
-"""The metric catalogue: name, unit and help text in one table that emitters, API, docs and dashboard share."""
+"""The metric catalog: name, unit and help text in one table that emitters, API, docs and dashboard share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ reward/max | | largest reward of the batch
 reward/score_mean | | mean of the reward function's own value, before scale and bias
 reward/overlong_penalty_mean | | mean overlong penalty of the batch, 0 or negative; the other reward metrics are before it
 group/reward_std_mean | | mean over groups of the standard deviation of a group's rewards: how much signal there is
-group/zero_variance_frac | fraction | groups of the batch whose rewards are all equal: no gradient under group normalisation
+group/zero_variance_frac | fraction | groups of the batch whose rewards are all equal: no gradient under group normalization
 group/all_correct_frac | fraction | groups whose every rollout has the best reward seen in the batch
 group/filtered_frac | fraction | groups finished since the step before that rollout.filter dropped
 group/none_correct_frac | fraction | groups whose every rollout has the worst reward seen in the batch
@@ -43,7 +43,7 @@ response_length/trained_mean | tokens | mean sampled length of the trajectories 
 response_length/dropped_mean | tokens | mean sampled length of the finished trajectories dropped as stale so far
 response_length/selection_bias | | mean length of what is trained on over that of all that was finished; below 1, drops prefer short completions
 loss/policy | | the objective's loss, token mean
-loss/total | | the policy's whole loss with KL and entropy terms, under the spec's normalisation, mean over minibatches
+loss/total | | the policy's whole loss with KL and entropy terms, under the spec's normalization, mean over minibatches
 policy/entropy | nats | mean entropy of the current policy on loss tokens
 policy/clip_low_frac | fraction | loss tokens clipped from below
 policy/clip_high_frac | fraction | loss tokens clipped from above
@@ -53,7 +53,7 @@ policy/ratio_min | | smallest such ratio
 policy/ratio_max | | largest such ratio
 policy/reference_kl | nats | k3 estimate of the KL from the policy before the step to the reference policy
 policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update
-importance_ratio/mean | | mean of w, proximal over behaviour probability
+importance_ratio/mean | | mean of w, proximal over behavior probability
 importance_ratio/std | | standard deviation of w
 importance_ratio/effective_sample_frac | fraction | effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)
 importance_ratio/max | | largest w of the batch
@@ -115,11 +115,11 @@ packing/tokens | tokens | tokens of the step's microbatches, prompts included
 packing/microbatches | | microbatches of the step
 packing/utilization | fraction | tokens over the token budget of the microbatches used
 packing/flops_imbalance | | work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect
-ledger/sampled_groups | groups | groups started so far; trained, dropped and those in hand add up to it
+ledger/sampled_groups | groups | groups started so far; trained, dropped and those in flight add up to it
 ledger/trained_groups | groups | groups trained on so far
 ledger/dropped_groups | groups | groups dropped so far, for whatever reason
 ledger/failed_groups | groups | of them, those whose workflow or reward failed
-ledger/generated_tokens | tokens | completion tokens made so far; trained, dropped, lost and those in hand add up to it
+ledger/generated_tokens | tokens | completion tokens made so far; trained, dropped, lost and those in flight add up to it
 ledger/trained_tokens | tokens | completion tokens trained on so far
 ledger/dropped_tokens | tokens | completion tokens of dropped groups so far
 ledger/lost_tokens | tokens | completion tokens lost to recoveries so far

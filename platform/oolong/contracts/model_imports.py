@@ -1,4 +1,4 @@
-"""A model that a node fetches from a hub: what the node is told, and what its importer leaves."""
+"""A model that a node fetches from a hub: what the node receives, and what its importer leaves."""
 
 from __future__ import annotations
 

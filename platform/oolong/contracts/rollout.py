@@ -29,7 +29,7 @@ class Turn(Message, frozen=True, kw_only=True):
 
     tokens: int
     sampled: bool  # by the policy; False: the environment wrote it
-    finish_reason: Literal["stop", "length"] | None = None  # None while a sampled turn goes on
+    finish_reason: Literal["stop", "length"] | None = None  # None while a turn is being sampled
 
 
 class Trajectory(Message, frozen=True, kw_only=True):

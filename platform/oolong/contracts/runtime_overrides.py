@@ -1,4 +1,4 @@
-"""What may change while a run goes on. The resolved spec never does; this stands beside it.
+"""What may change while a run is active. The resolved spec never does; this stands beside it.
 
 The control plane folds every change of a run into one `RuntimeOverrides`, the desired state carries it to the node, the
 agent writes it down as `live.json` in the attempt's directory, and the jobs look there.
@@ -21,7 +21,7 @@ CHANGEABLE = {
 
 
 class RuntimeOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """None: as in the spec. The two counts are wishes so far: one more than before means, do it once."""
+    """None: as in the spec. The two counts are requests so far: one more than before means, do it once."""
 
     revision: int = 0  # of the run's changes; 0: none was ever made
     max_staleness: int | None = None
@@ -35,7 +35,7 @@ class RuntimeOverrides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveFile:
-    """The settings as a job last saw them. Wishes from before the job began are taken as granted."""
+    """The settings as a job last saw them. Requests from before the job began are taken as granted."""
 
     def __init__(self, attempt_directory: str | Path) -> None:
         self._path = Path(attempt_directory) / LIVE_FILE

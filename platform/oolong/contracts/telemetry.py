@@ -19,7 +19,7 @@ from oolong.redaction import of_this_job
 from oolong.untrusted import clean_text
 
 LONGEST_TOKENS = (
-    16_384  # of a sampled trajectory whose tokens are told one by one: a line must fit one shipment
+    16_384  # of a sampled trajectory whose tokens are listed: a line must fit one telemetry batch
 )
 ENVIRONMENT = -1  # in place of a policy version: not sampled, and not trained on
 

@@ -91,7 +91,7 @@ def render(asked: Mapping[str, Any]) -> dict[str, str]:
         return _refused("template_undefined", f"it uses what is not defined: {error}")
     except MemoryError:
         return _refused("template_memory", "it takes more memory than a template may have")
-    except Exception as error:  # noqa: BLE001 - whatever a template does is told to who wrote it
+    except Exception as error:  # noqa: BLE001 - whatever a template does is reported to its author
         return _refused("template_error", f"{type(error).__name__}: {error}")
     if asked["messages"][-1]["content"] not in text:
         return _refused(

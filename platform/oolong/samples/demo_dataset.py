@@ -5,7 +5,7 @@ A question lists k digits tagged by letters, `a5 b7 c9`; the solution is their r
 quickly. k = 3 + a geometric number of further digits, so solutions are long-tailed.
 
 The demonstrations of the `sft` split are noisy: each running sum is wrong with probability q, and the solution
-goes on from the wrong sum. A model warmed up on them knows the task (its first choice is right) yet samples
+continues from the wrong sum. A model warmed up on them knows the task (its first choice is right) yet samples
 with that noise; reinforcement learning against `answer`, which is always right, removes it.
 """
 

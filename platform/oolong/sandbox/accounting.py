@@ -17,7 +17,7 @@ from oolong.sandbox.limits import Limits
 CPU_GRACE_SECONDS = (
     0.5  # beyond the kernel's own bound of one process, which ends one test and not the sandbox
 )
-STARVED_FRACTION = 0.1  # of a bound: less than this is not given back
+STARVED_FRACTION = 0.1  # of a bound: less than this is not credited
 MAX_EXTENSION_FACTOR = (
     2.0  # times the bound of a test, or so many seconds if that is more; of the whole, once its bound
 )

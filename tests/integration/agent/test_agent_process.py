@@ -178,7 +178,7 @@ def test_files_with_secrets_are_for_the_owner_only(world: World) -> None:
     assert CREDENTIAL.encode() not in environ and b"t0ken" not in environ
 
 
-def test_new_work_is_had_by_an_agent_that_waits_and_a_death_is_told_although_it_waits(world: World) -> None:
+def test_a_waiting_agent_receives_new_work_and_reports_a_death(world: World) -> None:
     """A heartbeat that waits at the server ends here by news alone, never by time."""
     world.server.holds_heartbeats = True
     world.start_agent()

@@ -421,7 +421,7 @@ def test_the_node_of_the_trainer_is_lost_and_the_run_resumes_on_the_other(pool: 
     points = pool.points(run)
     begin = min(points[2])
     assert points[2] == list(range(begin, 401))
-    assert begin % 40 == 1 and begin > 1, "attempt 2 goes on after a stored checkpoint"
+    assert begin % 40 == 1 and begin > 1, "attempt 2 continues after a stored checkpoint"
     assert set(points[1]) | set(points[2]) == set(range(1, 401))
     (job,) = other.jobs()
     attempt_file = json.loads((job.parents[1] / "attempt.json").read_text())
@@ -459,7 +459,7 @@ def test_a_node_is_revoked_its_agent_ends_and_the_run_goes_on_on_another(
     assert [found.node.name for found in attempts if found.node] == ["west", "east"]
     assert attempts[0].reason == "node_revoked"
     begin = min(pool.points(run)[2])
-    assert begin % 40 == 1 and begin > 1, "attempt 2 goes on after a stored checkpoint"
+    assert begin % 40 == 1 and begin > 1, "attempt 2 continues after a stored checkpoint"
 
     west.start(plane.url, pool.client.pool.join_token().token)
     until(

@@ -66,7 +66,7 @@ def nodes(planes: tuple[ControlPlane, ControlPlane]) -> Iterator[list[ScriptedNo
 
 @pytest.fixture(autouse=True)
 def _nodes_are_sound(nodes: list[ScriptedNode]) -> Iterator[None]:
-    """What went wrong in a thread of a node is told by the test in which it did."""
+    """What went wrong in a thread of a node is reported by the test in which it did."""
     yield
     for node in nodes:
         node.check()
@@ -219,7 +219,7 @@ def test_after_kill_9_of_one_of_each_nothing_is_stuck(
     nodes: list[ScriptedNode],
     clients: tuple[httpx.Client, httpx.Client],
 ) -> None:
-    """Node 0 loses its web process too: it is silent, not lost, and its run goes on when the process is back.
+    """Node 0 loses its web process too: it is silent, not lost, and its run continues when the process is back.
 
     Every attempt is held before its first step until the processes are dead.
     """

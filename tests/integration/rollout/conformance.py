@@ -202,7 +202,7 @@ async def ids_outside_the_vocabulary_never_reach_the_engine(subject: Subject) ->
 
 
 async def an_abort_pause_returns_what_runs_and_holds_what_comes(subject: Subject) -> None:
-    """The pause mode of older servers; the worker goes on from the tokens with a new request."""
+    """The pause mode of older servers; the worker continues from the tokens with a new request."""
     await load(subject, 1)
     running = long_request(subject, new_rid())
     await tokens_come(subject)

@@ -1,4 +1,4 @@
-"""Run by the node Python: recompute behaviour log-probabilities by a plain forward of the weights of each token.
+"""Run by the node Python: recompute behavior log-probabilities by a plain forward of the weights of each token.
 
 `recompute_logprobs.py TRAJECTORIES.json`, a list of {prompt, tokens, logprobs, versions, temperature, weights:
 {version: directory}}. Prints {"max": largest difference, "tokens": compared, "by_version": {version: largest}}.

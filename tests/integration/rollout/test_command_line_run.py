@@ -1,6 +1,6 @@
 """A whole attempt from the command line: controller, reward service, worker, SGLang, trainer; killed and resumed.
 
-First attempt: the engine is killed in the middle of generation, later the trainer. Second attempt: goes on from the
+First attempt: the engine is killed in the middle of generation, later the trainer. Second attempt: continues from the
 last committed checkpoint to the end. Every third row's reward raises. The reward is 1 for a completion that stops
 by itself, which the random model does now and then.
 """
@@ -29,7 +29,7 @@ from tests.tools.local_attempt import LocalAttempt
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]  # three boots of an engine
 
-BATCH, MORE = 8, 5  # it goes on for so many steps after the checkpoint
+BATCH, MORE = 8, 5  # it continues for so many steps after the checkpoint
 MOST_STALE = 3
 ROWS = 300
 

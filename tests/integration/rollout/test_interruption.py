@@ -74,7 +74,7 @@ def spanning(groups: list[Group], span: int = 2) -> list[tuple[Group, Trajectory
 
 
 def compared(groups: list[Group], span: int = 2) -> list[tuple[Group, Trajectory]]:
-    """Of those with so many versions or more, as many as are quickly computed anew, from all steps alike."""
+    """Of those with so many versions or more, as many as are quickly computed again, from all steps alike."""
     found = spanning(groups, span)
     return found[:: max(1, math.ceil(len(found) / MOST_COMPARED))]
 

@@ -352,7 +352,7 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
                     *run.controller.state.groups.running.values(),
                 ]
             ),
-            "what the first had sampled is given back",
+            "what the first had sampled is released",
         )
         assert_ledger_is_true(run.controller)
 

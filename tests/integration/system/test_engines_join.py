@@ -41,7 +41,7 @@ def test_an_engine_joins_and_leaves_and_an_evaluation_takes_its_slot(stack: Stac
 
         until(lambda: len(engines()) == 2, seconds=2 * BOOT_SECONDS, what="both work", said=stack.said)
         made = client.runs.get(run_id)
-        assert (made.status, made.attempt_number) == ("RUNNING", 1), "the run went on meanwhile"
+        assert (made.status, made.attempt_number) == ("RUNNING", 1), "the run went on"
         step = small_runs.last_step([node])
         small_runs.wait_for_step(stack, run_id, step + 2, seconds=BOOT_SECONDS)
 

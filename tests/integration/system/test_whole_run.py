@@ -82,9 +82,9 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     away_since, step = time.monotonic(), small_runs.last_step([node])
     os.kill(engine, signal.SIGKILL)
     say("control plane and engine killed")
-    # The worker alone brings the engine back, to the current version, and training goes on.
+    # The worker alone brings the engine back, to the current version, and training continues.
     small_runs.wait_for_step(stack, run_id, step + 8, seconds=small_runs.BOOT_SECONDS)
-    assert node.engines().get("rollout-0") != engine  # a quick run may be over by now, and its engine gone
+    assert node.engines().get("rollout-0") != engine  # a quick run may be over, and its engine gone
     say("trains with a new engine")
     time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - away_since)))
     stack.broker.start()

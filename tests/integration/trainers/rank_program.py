@@ -2,7 +2,7 @@
 
 rank_program.py MODEL_DIRECTORY OUT.json plain | options | resume CHECKPOINTS
 
-plain writes a checkpoint behind step 5 into CHECKPOINTS, resume goes on from it.
+plain writes a checkpoint behind step 5 into CHECKPOINTS, resume continues from it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def cache(data: DataDirectory) -> Cache:
     return Cache(data.cache, limit_bytes=1000)
 
 
-async def test_a_dataset_is_fetched_once_and_kept(
+async def test_a_dataset_is_fetched_once_and_cached(
     control_plane: ScriptedControlPlane, api: AgentApi, cache: Cache
 ) -> None:
     artifact = offer(control_plane, b"rows\n" * 1000)

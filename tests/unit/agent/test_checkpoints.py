@@ -80,7 +80,7 @@ async def test_a_committed_checkpoint_reaches_the_store(
         len(archive),
         f"{20:064d}",
     )
-    assert not list((data.attempt("att_1") / "pinned").iterdir()), "the pin is given back"
+    assert not list((data.attempt("att_1") / "pinned").iterdir()), "the pin is released"
 
 
 async def test_pruning_by_the_trainer_does_not_harm_an_upload(

@@ -137,7 +137,7 @@ def test_a_server_that_is_still_at_it_is_asked_again_and_nothing_begins_anew(dat
     assert plane.completed and (plane.busy, plane.begun) == (0, 1)
 
 
-def test_what_the_hub_refuses_is_told_with_its_words(data: DataDirectory) -> None:
+def test_a_refusal_of_the_hub_is_reported_with_its_words(data: DataDirectory) -> None:
     with serving(ScriptedHub({**MODEL, "model.safetensors.index.json": b"[]"})) as hub:
         plane = Plane(order(hub))
         run(plane, data)

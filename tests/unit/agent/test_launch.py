@@ -102,7 +102,7 @@ def test_the_attempt_file_says_what_the_jobs_need(data: DataDirectory) -> None:
     assert place(data, msgspec.structs.replace(attempt(), evaluators=True)).attempt.evaluators
 
 
-def test_an_evaluator_is_told_what_it_is_there_for() -> None:
+def test_an_evaluator_receives_its_task() -> None:
     job = DesiredJob(
         job_id="job_1", name="evaluator-2", kind=JobKind.ROLLOUT, index=2, slots=["cpu-2"], restarts=0,
         engine_port=5030, evaluates="step-20-v20",
@@ -154,9 +154,9 @@ def test_a_job_directory_that_a_killed_agent_left_half_made_is_finished(tmp_path
     make_job_directory(directory, record_of("trainer"), uid=uid)
     assert {path.stat().st_uid for path in (directory, *directory.iterdir())} == {uid}
     (directory / "outbox" / "main-0.jsonl").touch()
-    (directory / "job.json").write_text("the job's own by now")
+    (directory / "job.json").write_text("the job's own")
     make_job_directory(directory, record_of("trainer"), uid=uid)
-    assert (directory / "job.json").read_text() == "the job's own by now"
+    assert (directory / "job.json").read_text() == "the job's own"
 
 
 def test_secrets_that_nobody_takes_are_given_up() -> None:

@@ -99,7 +99,7 @@ def data(tmp_path: Path) -> DataDirectory:
     return directory
 
 
-def test_a_process_looks_and_what_it_found_is_told_even_after_an_outage(
+def test_a_process_checks_and_its_result_is_reported_even_after_an_outage(
     root: Path, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane = Plane(str(root / "tiny"), away_once=True)

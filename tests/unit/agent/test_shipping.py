@@ -201,7 +201,7 @@ async def test_what_all_files_of_a_node_grew_by_is_one_request(
     assert all(control_plane.content(job.job_id, "main-0.jsonl") == b"{}\n" for job in jobs)
     for job in jobs[:40]:
         append(node.log(job), b"x")
-    await node.shipper(api).ship_once()  # of the outboxes it is told where to go on
+    await node.shipper(api).ship_once()  # it learns where to continue each outbox
     assert all(control_plane.content(job.job_id, "output.log#0") == b"x" for job in jobs[:40])
 
 
@@ -368,4 +368,4 @@ def test_the_end_of_a_long_line_is_looked_for_so_far_and_no_farther() -> None:
     assert skip_line(io.BytesIO(content), 2, 100_000) == 100_000
     end = MOST_SEARCHED + 100
     assert skip_line(io.BytesIO(b"b" * (MOST_SEARCHED + 1) + b"\n" * 99), 0, end) == end
-    assert skip_line(io.BytesIO(b"short"), 0, 1 << 40) == 1 << 40  # it was cut meanwhile
+    assert skip_line(io.BytesIO(b"short"), 0, 1 << 40) == 1 << 40  # it was cut

@@ -188,7 +188,7 @@ def test_where_a_proxy_kills_streams_they_are_polled(api: ScriptedApi, client: C
 
     api.script["GET stream"] = stream
     assert [frame.seq for frame in client.runs.stream("run_1")] == [1, 2]
-    # From the number it was subscribed at on, and no sooner: nothing is told twice, nothing between is lost.
+    # From the number it was subscribed at on, and no sooner: nothing is sent twice, nothing between is lost.
     assert asked == [(None, None), (None, None), ("0", "5"), ("0", "5"), ("1", "5")]
 
 

@@ -51,12 +51,10 @@ def test_wait_exits_by_how_the_run_ended(
         (("frobnicate",), "No such command 'frobnicate'; see `oolong --help`"),
         (("run", "start"), "No such command 'start'; see `oolong run --help`"),
         (("run", "get"), "Missing argument 'RUN'; see `oolong run get --help`"),
-        (("run", "list", "--colour"), "No such option: --colour; see `oolong run list --help`"),
+        (("run", "list", "--hue"), "No such option: --hue; see `oolong run list --help`"),
     ],
 )
-def test_words_that_do_not_fit_are_told_where_to_look(
-    oolong: Oolong, words: tuple[str, ...], said: str
-) -> None:
+def test_wrong_arguments_point_to_the_help(oolong: Oolong, words: tuple[str, ...], said: str) -> None:
     done = oolong(*words)
     assert (done.returncode, done.stdout) == (2, "") and said in done.stderr
 
@@ -202,7 +200,7 @@ def test_login_keeps_url_and_token_where_only_the_owner_reads_them(
     assert refused.returncode == 4 and "chmod 600" in refused.stderr
 
 
-def test_a_wrong_token_is_not_kept(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
+def test_a_wrong_token_is_not_saved(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     assert oolong("login", "--url", api.url, "--token", "ool_wrong", token=None).returncode == 4
     assert not (tmp_path / ".config").exists()
 

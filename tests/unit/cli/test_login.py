@@ -47,7 +47,7 @@ def test_each_profile_has_a_server_and_a_token(
     assert oolong("login", "--url", api.url, "--token", TOKEN, "--profile", "a b", token=None).returncode == 4
 
 
-def test_a_kept_token_is_not_sent_to_another_server(
+def test_a_saved_token_is_not_sent_to_another_server(
     api: ScriptedApi, oolong: Oolong, me: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert oolong("login", "--url", "http://127.0.0.1:9", "--token", TOKEN, token=None).returncode == 8
@@ -84,7 +84,7 @@ def test_errors_are_json_where_json_was_asked_for(api: ScriptedApi, oolong: Oolo
     assert nobody.returncode == 4 and "OOLONG_URL" in json.loads(nobody.stderr)["error"]
 
 
-def test_a_single_fault_is_told_once_and_several_each(api: ScriptedApi, oolong: Oolong) -> None:
+def test_a_single_error_is_printed_once_and_several_each(api: ScriptedApi, oolong: Oolong) -> None:
     one = [{"pointer": "/limit", "code": "range", "message": "limit must be small"}]
     api.script["GET runs/run_1"] = Answer(problem("invalid", "limit=0: limit must be small", one), 422)
     assert oolong("run", "get", "run_1").stderr == "error: limit=0: limit must be small\n"
@@ -209,7 +209,7 @@ def test_settings_and_errors_do_not_show_a_token(api: ScriptedApi, oolong: Oolon
 
 
 @pytest.mark.parametrize(("days", "warned"), [(3, True), (40, False)])
-def test_a_token_that_ends_soon_is_told_with_every_command(
+def test_every_command_warns_of_a_token_that_ends_soon(
     api: ScriptedApi, oolong: Oolong, days: int, warned: bool
 ) -> None:
     ends = f"{datetime.now(UTC) + timedelta(days=days, hours=1):%Y-%m-%dT%H:%M:%SZ}"

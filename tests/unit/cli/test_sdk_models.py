@@ -5,7 +5,7 @@ from __future__ import annotations
 from oolong.client import models
 
 
-def test_values_and_fields_of_a_newer_server_are_kept() -> None:
+def test_values_and_fields_of_a_newer_server_are_accepted() -> None:
     node = models.Named.model_validate({"id": "node_1", "name": "a", "added": 1})
     assert node.model_extra == {"added": 1}
     stage = {"name": "new_stage", "title": "", "state": "new_state", "detail": ""}

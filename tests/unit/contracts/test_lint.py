@@ -139,10 +139,10 @@ def test_what_is_said_of_ppo_on_stale_data_follows_from_its_centre() -> None:
         for proximal in ("none", "recompute")
     }
     of = {proximal: findings["stale_without_correction"].message for proximal, findings in said.items()}
-    assert of["none"] == "objective ppo clips around the behaviour policy, which is up to 3 versions old"
+    assert of["none"] == "objective ppo clips around the behavior policy, which is up to 3 versions old"
     assert (
         of["recompute"]
-        == "objective ppo has no behaviour weight: it takes data up to 3 versions old for fresh"
+        == "objective ppo has no importance weight: it takes data up to 3 versions old for fresh"
     )
 
 

@@ -1,4 +1,4 @@
-"""The metric catalogue is whole: it has what is written and nothing else, and the dashboard asks for no other."""
+"""The metric catalog is whole: it has what is written and nothing else, and the dashboard asks for no other."""
 
 import ast
 import re
@@ -8,8 +8,8 @@ from oolong.contracts.metrics import HISTOGRAMS, METRICS
 from tests.tools.metrics_left_out import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[3]
-CATALOGUE = METRICS.keys() | HISTOGRAMS.keys()
-NAMESPACES = {name.split("/")[0] for name in CATALOGUE}
+CATALOG = METRICS.keys() | HISTOGRAMS.keys()
+NAMESPACES = {name.split("/")[0] for name in CATALOG}
 NAME = re.compile(rf"(?:{'|'.join(sorted(NAMESPACES))})/[a-z0-9_]+")
 EMITTERS = [
     path
@@ -41,13 +41,13 @@ def written_names() -> dict[str, str]:
     return found
 
 
-def test_every_metric_that_is_written_is_in_the_catalogue() -> None:
-    unknown = {name: place for name, place in written_names().items() if name not in CATALOGUE}
+def test_every_metric_that_is_written_is_in_the_catalog() -> None:
+    unknown = {name: place for name, place in written_names().items() if name not in CATALOG}
     assert not unknown, f"add a line to oolong/contracts/metrics.py: {unknown}"
 
 
-def test_every_metric_of_the_catalogue_is_written_by_somebody() -> None:
-    assert not sorted(CATALOGUE - written_names().keys()), "nobody writes these: take them out, or write them"
+def test_every_metric_of_the_catalog_is_written_by_somebody() -> None:
+    assert not sorted(CATALOG - written_names().keys()), "nobody writes these: take them out, or write them"
 
 
 def test_no_name_is_put_together_where_this_test_cannot_read_it() -> None:
@@ -62,7 +62,7 @@ def test_no_name_is_put_together_where_this_test_cannot_read_it() -> None:
     assert not made, f"write these metric names out: {made}"
 
 
-def test_the_dashboard_asks_only_for_metrics_of_the_catalogue() -> None:
+def test_the_dashboard_asks_only_for_metrics_of_the_catalog() -> None:
     asked = {
         name: str(path.relative_to(ROOT))
         for path in sorted((ROOT / "webui" / "src").rglob("*.ts*"))
@@ -70,7 +70,7 @@ def test_the_dashboard_asks_only_for_metrics_of_the_catalogue() -> None:
         for name in re.findall(rf'"({NAME.pattern})"', path.read_text())
     }
     assert len(asked) > 20, "the pattern finds no names any more"
-    assert not {name: path for name, path in asked.items() if name not in CATALOGUE}
+    assert not {name: path for name, path in asked.items() if name not in CATALOG}
 
 
 def test_a_metric_that_ends_in_a_unit_has_that_unit() -> None:
@@ -116,7 +116,7 @@ eval/avg@k,pass@k,len,trunc = eval/sampled eval/pass_at_k eval/mean_tokens eval/
 def test_what_the_field_reports_is_here_or_left_out_with_its_reason() -> None:
     for line in OF_THE_FIELD.strip().splitlines():
         theirs, _, ours = line.partition(" = ")
-        assert not set(ours.split()) - CATALOGUE, theirs
+        assert not set(ours.split()) - CATALOG, theirs
     assert len(LEFT_OUT) > 20 and all(len(reason) > 20 for reason in LEFT_OUT.values())
     named = {name for reason in LEFT_OUT.values() for name in NAME.findall(reason)}
-    assert len(named) > 20 and not named - CATALOGUE, "the reason points to a metric that is not there"
+    assert len(named) > 20 and not named - CATALOG, "the reason points to a metric that is not there"

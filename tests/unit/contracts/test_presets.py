@@ -94,7 +94,7 @@ def test_the_page_on_the_objective_names_every_preset() -> None:
         ("name: x\ntitle: X\nspec: {algorithm: {clip_low: 0}}\n", "spec/algorithm/clip_low: "),
     ],
 )
-def test_a_file_that_is_no_preset_is_told_with_its_fault(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_preset_is_listed_with_its_error(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
     with pytest.raises(PresetUnusable, match=said) as caught:

@@ -54,7 +54,7 @@ def test_the_batch_must_divide_into_minibatches():
     assert "30" in error.message and "4" in error.message
 
 
-def test_a_group_of_one_is_refused_under_group_normalisation_and_allowed_under_batch():
+def test_a_group_of_one_is_refused_under_group_normalization_and_allowed_under_batch():
     (error,) = spec_errors(document(rollout={"group_size": 1}))
     assert error.pointer == "/rollout/group_size"
     batch = {"advantage": {"mean": "batch", "std": "batch"}}

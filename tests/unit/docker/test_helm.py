@@ -92,7 +92,7 @@ def test_selectors_find_their_pods() -> None:
     assert backend == {"name": "oolong-web", "port": {"name": "http"}}
 
 
-def test_the_probes_ask_addresses_that_answer_by_a_host_that_is_allowed() -> None:
+def test_the_probes_use_addresses_that_answer_by_a_host_that_is_allowed() -> None:
     found = objects(GOOD)
     hosts = found["ConfigMap", "oolong"]["data"]["ALLOWED_HOSTS"].split(",")
     (web,) = pods(found)["oolong-web"]["containers"]

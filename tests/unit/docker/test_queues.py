@@ -50,7 +50,7 @@ def test_each_queue_is_served_by_a_process_of_its_own(start: Callable[[], list[S
     assert sorted(served) == sorted(QUEUES)
 
 
-def test_only_webhooks_leave_the_queue_of_ticks_and_a_worker_told_nothing_serves_all() -> None:
+def test_only_webhooks_leave_the_queue_of_ticks_and_a_worker_without_queues_serves_all() -> None:
     app.loader.import_default_modules()
     tasks = [entry["task"] for entry in app.conf.beat_schedule.values()]
     routed = {task: app.amqp.router.route({}, task)["queue"].name for task in tasks}

@@ -1,4 +1,4 @@
-"""A model from a hub: what is fetched, how it goes on after a break, and every model that is not taken."""
+"""A model from a hub: what is fetched, how it continues after a break, and every model that is not taken."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def test_the_share_of_tests_passed(sandboxes: Sandboxes) -> None:
     assert (await grade(sandboxes, "input(); print(3)", SUM, score="share")).value == 0.5
 
 
-async def test_no_output_is_kept_and_more_than_could_be_right_is_cut(sandboxes: Sandboxes) -> None:
+async def test_no_output_is_stored_and_more_than_could_be_right_is_cut(sandboxes: Sandboxes) -> None:
     """A completion that prints megabytes in each of many tests takes no memory of the service."""
     outcomes: list[SandboxResult] = []
     run = sandboxes.run

@@ -159,7 +159,7 @@ def of(text: str) -> Completion:
 
 
 class Scripted:
-    """A scorer that raises what it is told to, in order; None is a score."""
+    """A scorer that raises what it is given, in order; None is a score."""
 
     def __init__(self, *ends: Exception | None, score: Score | None = None) -> None:
         self._ends = list(ends)
@@ -212,7 +212,7 @@ async def test_the_parts_of_scores_are_summed_up_with_a_line_each(caplog: pytest
         assert said == ["part math: mean 1 over 2 completions", "part format: mean 0.25 over 2 completions"]
 
 
-def test_parts_whose_names_a_function_makes_up_are_not_kept_without_end() -> None:
+def test_parts_whose_names_a_function_makes_up_are_bounded() -> None:
     counts = ScoreCounts()
     for number in range(1000):
         counts.note_part(str(number), 1.0)

@@ -74,7 +74,7 @@ async def test_what_comes_from_outside_is_waited_for_in_real_time(
     assert real_monotonic() - began >= STALL
 
 
-async def test_the_last_word_of_a_thread_that_ends_between_two_looks_is_heard_before_the_clock_jumps(
+async def test_the_last_word_of_a_thread_that_ends_between_two_looks_is_received_before_the_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done, go_on, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()

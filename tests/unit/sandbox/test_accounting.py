@@ -29,7 +29,7 @@ class World:
         self.accounting.start_test()
 
     def run(self, *, ran: float, waited: float, slept: float = 0.0) -> None:
-        """One thread goes on for so long."""
+        """One thread continues for so long."""
         before = self.threads.get(TEST, ThreadSchedule(0.0, 0.0))
         self.threads[TEST] = ThreadSchedule(before.ran_seconds + ran, before.waited_seconds + waited)
         self.used += ran

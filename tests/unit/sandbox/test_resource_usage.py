@@ -1,4 +1,4 @@
-"""What processes use, read from a /proc that changes meanwhile."""
+"""What processes use, read from a /proc that changes."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_missing_shard_files_of_other_nodes_are_detected(
         written.writer.wait()
 
 
-def test_only_the_newest_checkpoints_are_kept(written: Written, tmp_path: Path) -> None:
+def test_only_the_newest_checkpoints_remain(written: Written, tmp_path: Path) -> None:
     for step in (3, 4, 5):
         written.begin(step)
         written.writer.wait()

@@ -563,7 +563,9 @@ export interface paths {
         put?: never;
         /**
          * Set the promotion gate of an alias
-         * @description Sets or replaces the gate of an alias.
+         * @description Replaces the gate that the alias had. `spec` is the eval run to start, `assertions` are what its metrics must fulfill.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["set_checkpoint_gate"];
         delete?: never;
@@ -610,6 +612,8 @@ export interface paths {
         /**
          * Get the gate's result for a checkpoint
          * @description Evaluates the gate's assertions on the newest eval run of the checkpoint.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["evaluate_checkpoint_gate"];
         put?: never;
@@ -631,7 +635,9 @@ export interface paths {
         put?: never;
         /**
          * Start the gate's eval run
-         * @description Starts the gate's eval run for a checkpoint.
+         * @description Evaluates a checkpoint with the gate's spec. Returns the run, whose result decides the promotion.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["run_checkpoint_gate"];
         delete?: never;
@@ -679,7 +685,9 @@ export interface paths {
         put?: never;
         /**
          * Delete the bytes that the policy does not keep
-         * @description Deletes what the project's own policy does not keep now.
+         * @description Applies the project's own policy as of this moment. Rows and lineage stay.
+         *
+         *     Costs 20 units of the rate limit.
          */
         post: operations["apply_checkpoint_retention"];
         delete?: never;
@@ -700,6 +708,8 @@ export interface paths {
         /**
          * Preview a retention policy
          * @description What a policy would delete now, and why the rest is kept. Without a body, the project's own policy.
+         *
+         *     Costs 20 units of the rate limit.
          */
         post: operations["plan_checkpoint_retention"];
         delete?: never;
@@ -1016,6 +1026,8 @@ export interface paths {
         /**
          * Download the errors of a validation
          * @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file has neither), column, pointer, code, message, sample, and of a dataset directory file.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["download_validation_report"];
         put?: never;
@@ -1821,6 +1833,8 @@ export interface paths {
         /**
          * Close a playground
          * @description Releases its slots. Closing it again changes nothing.
+         *
+         *     Costs 2 units of the rate limit.
          */
         delete: operations["close_playground"];
         options?: never;
@@ -1862,6 +1876,8 @@ export interface paths {
         /**
          * Cordon a node
          * @description Running jobs continue, no new jobs start.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["cordon_node"];
         delete?: never;
@@ -1882,6 +1898,8 @@ export interface paths {
         /**
          * Drain a node
          * @description No new jobs start. Runs with a trainer save a checkpoint, return to the queue and continue on other nodes. Other runs leave at once, or at the deadline if there is one: evaluations start over on other nodes, playgrounds and reward tests end. At the deadline all jobs that are left are stopped. A second drain with a deadline replaces the first one; uncordoning the node cancels the drain. The status is DRAINED once no run needs the node.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["drain_node"];
         delete?: never;
@@ -1902,6 +1920,8 @@ export interface paths {
         /**
          * Revoke a node
          * @description Rejects its credential with 403 `node_revoked` and removes the node from its pool for good. Its agent stops the jobs and exits. Runs return to the queue and resume on other nodes from their last stored checkpoint. The machine can join again as a new node, with a new join token.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["revoke_node"];
         delete?: never;
@@ -1922,6 +1942,8 @@ export interface paths {
         /**
          * Uncordon a node
          * @description New jobs can start on it again. Cancels a drain: runs that have been asked to leave still save a checkpoint and return to the queue, the others stay.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["uncordon_node"];
         delete?: never;
@@ -1962,12 +1984,16 @@ export interface paths {
         /**
          * List pools
          * @description Pools that your team may use, and pools that you manage.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["list_pools"];
         put?: never;
         /**
          * Create a pool
          * @description The new pool has no nodes. No team may use it until a team is bound to it or it is open to all teams.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["create_pool"];
         delete?: never;
@@ -1989,6 +2015,8 @@ export interface paths {
         /**
          * Delete a pool
          * @description Deletes its team bindings, admins, quotas and join tokens too. 409 `pool_in_use`, with the reason, while it has nodes, or active runs or sweeps name it, and for the pool `default`.
+         *
+         *     Costs 2 units of the rate limit.
          */
         delete: operations["delete_pool"];
         options?: never;
@@ -1996,6 +2024,8 @@ export interface paths {
         /**
          * Change a pool
          * @description Open it to all teams or close it; allow or forbid uploaded loss functions.
+         *
+         *     Costs 2 units of the rate limit.
          */
         patch: operations["change_pool"];
         trace?: never;
@@ -2010,12 +2040,16 @@ export interface paths {
         /**
          * List the admins of a pool
          * @description Installation admins manage every pool and are not listed.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["list_pool_admins"];
         put?: never;
         /**
          * Appoint an admin of a pool
          * @description Pool admins enroll nodes, and nodes see the data and secrets of their jobs. Appoint people whom every team of the pool trusts.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["appoint_pool_admin"];
         delete?: never;
@@ -2078,6 +2112,8 @@ export interface paths {
         /**
          * List the teams of a pool
          * @description Every team that may use the pool, with its used slots and quota.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["list_pool_teams"];
         put?: never;
@@ -2107,6 +2143,8 @@ export interface paths {
         /**
          * Unbind a team from a pool
          * @description The team's runs in the pool save a checkpoint and return to the queue, where they wait until the team may use the pool again.
+         *
+         *     Costs 2 units of the rate limit.
          */
         delete: operations["unbind_pool_team"];
         options?: never;
@@ -2145,6 +2183,8 @@ export interface paths {
         /**
          * Set the quota of a project
          * @description The project's share of what its team may hold in the pool. It can always get `nominal_slots` of the team's nominal quota: for a run within them, runs of the team's projects that hold more than theirs save a checkpoint and return to the queue. The nominal quotas of a team's projects sum to at most the team's. It never holds more than `limit_slots`. Fields that are left out keep their value.
+         *
+         *     Costs 2 units of the rate limit.
          */
         put: operations["set_project_quota"];
         post?: never;
@@ -2165,6 +2205,8 @@ export interface paths {
         /**
          * Set the quota of a team
          * @description The team's share of the pool. It can always get `nominal_slots`: for a run within them, runs of teams that borrow save a checkpoint and return to the queue. It may borrow idle slots up to `limit_slots`, and others may borrow up to `lending_limit` of its idle nominal slots. Fields that are left out keep their value.
+         *
+         *     Costs 2 units of the rate limit.
          */
         put: operations["set_pool_quota"];
         post?: never;
@@ -4282,7 +4324,7 @@ export interface components {
         };
         /**
          * RuntimeOverrides
-         * @description None: as in the spec. The two counts are wishes so far: one more than before means, do it once.
+         * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
          */
         AgentRuntimeOverrides: {
             /** @default 0 */
@@ -4688,7 +4730,7 @@ export interface components {
             owner: string;
             /**
              * Format: date-time
-             * @description until then the secret before the last rotation goes on
+             * @description until then the secret before the last rotation works
              */
             previous_until: string | null;
             /** @description shown this once */
@@ -7018,7 +7060,7 @@ export interface components {
             owner: string;
             /**
              * Format: date-time
-             * @description until then the secret before the last rotation goes on
+             * @description until then the secret before the last rotation works
              */
             previous_until: string | null;
         };
@@ -7038,7 +7080,7 @@ export interface components {
         };
         TokenRotateRequest: {
             /**
-             * @description how long the old secret goes on; 0 ends it at once
+             * @description how long the old secret works; 0 ends it at once
              * @default 3600
              */
             overlap_seconds: number;
@@ -7632,7 +7674,7 @@ export interface components {
         };
         RunSpecAdvantageSection: {
             /**
-             * @description one advantage per rollout from its reward, or one per token by generalised advantage estimation (with critic: none, values are 0)
+             * @description one advantage per rollout from its reward, or one per token by generalized advantage estimation (with critic: none, values are 0)
              * @default outcome
              * @enum {string}
              */
@@ -7693,7 +7735,7 @@ export interface components {
              */
             loss_function: string | null;
             /**
-             * @description proximal logprobs: recomputed before each train step, or the behaviour ones in their place
+             * @description proximal logprobs: recomputed before each train step, or the behavior ones in their place
              * @default recompute
              * @enum {string}
              */
@@ -7855,7 +7897,7 @@ export interface components {
              */
             at_start: boolean;
             /**
-             * @description score every so many train steps as well, while the run goes on
+             * @description score every so many train steps as well, while the run continues
              * @default null
              */
             every_steps: number | null;
@@ -7930,7 +7972,7 @@ export interface components {
             max_consecutive: number;
         };
         /**
-         * @description The importance weight w = proximal / behaviour probability of what was sampled: it corrects for stale data and
+         * @description The importance weight w = proximal / behavior probability of what was sampled: it corrects for stale data and
          *     for the engine's own rounding. w multiplies the loss, has no gradient, and is fixed for the train step. Under
          *     `algorithm.proximal: none` there is no proximal policy and w is 1.
          */
@@ -7980,7 +8022,7 @@ export interface components {
              */
             apply_to: "loss" | "reward";
             /**
-             * @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only
+             * @description weigh each token's KL in the loss by current / behavior probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only
              * @default false
              */
             importance_correction: boolean;
@@ -8070,7 +8112,7 @@ export interface components {
         /** @description Of kind: playground. Submitted by POST /api/v1/playgrounds. */
         RunSpecPlaygroundSection: {
             /**
-             * @description without a request for so long, the slot is given back
+             * @description without a request for so long, the slot is released
              * @default 600
              */
             idle_seconds: number;
@@ -8237,7 +8279,7 @@ export interface components {
              */
             interruptible: boolean;
             /**
-             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it anew with them (any version)
+             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version)
              * @default retract
              * @enum {string}
              */
@@ -8384,7 +8426,7 @@ export interface components {
              */
             max: number;
             /**
-             * @description fate of groups older than the bound at take; default wait for max <= 1, else keep
+             * @description what happens to groups older than the bound at take; default wait for max <= 1, else keep
              * @default null
              */
             on_straggler: ("keep" | "drop" | "wait") | null;
@@ -8498,7 +8540,7 @@ export interface components {
         };
         RunSpecWorkflowSection: {
             /**
-             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
+             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes runs in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
              * @default single_turn
              * @enum {string}
              */
@@ -8638,7 +8680,7 @@ export interface components {
             notes?: string | null;
         };
         RunSpecPatchAdvantageSection: {
-            /** @description one advantage per rollout from its reward, or one per token by generalised advantage estimation (with critic: none, values are 0) */
+            /** @description one advantage per rollout from its reward, or one per token by generalized advantage estimation (with critic: none, values are 0) */
             estimator?: ("outcome" | "gae") | null;
             /** @description what is subtracted: from a reward (outcome) or from a token's advantage (gae) */
             mean?: ("batch" | "group" | "none") | null;
@@ -8664,7 +8706,7 @@ export interface components {
             } | null;
             /** @description an uploaded loss, name@3 or name@latest, instead of the objective's own; only in pools with trainer_code */
             loss_function?: string | null;
-            /** @description proximal logprobs: recomputed before each train step, or the behaviour ones in their place */
+            /** @description proximal logprobs: recomputed before each train step, or the behavior ones in their place */
             proximal?: ("recompute" | "none") | null;
             /** @description the ratio is clipped at 1 - clip_low */
             clip_low?: number | null;
@@ -8730,7 +8772,7 @@ export interface components {
             prompts?: number | null;
             /** @description score the initial weights before training */
             at_start?: boolean | null;
-            /** @description score every so many train steps as well, while the run goes on */
+            /** @description score every so many train steps as well, while the run continues */
             every_steps?: number | null;
             /** @description consent to every_steps with rollout.engines: 1, where generation stands still while it lasts unless a slot of the node is idle for it */
             allow_blocking?: boolean | null;
@@ -8778,7 +8820,7 @@ export interface components {
             estimator?: ("k1" | "k2" | "k3") | null;
             /** @description added to the loss, or subtracted from each token's reward (needs estimator: gae) */
             apply_to?: ("loss" | "reward") | null;
-            /** @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only */
+            /** @description weigh each token's KL in the loss by current / behavior probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only */
             importance_correction?: boolean | null;
         };
         RunSpecPatchLoraSection: {
@@ -8814,7 +8856,7 @@ export interface components {
             priority?: number | null;
         };
         RunSpecPatchPlaygroundSection: {
-            /** @description without a request for so long, the slot is given back */
+            /** @description without a request for so long, the slot is released */
             idle_seconds?: number | null;
             /** @description replies can be scored by the reward section's function */
             scores?: boolean | null;
@@ -8886,7 +8928,7 @@ export interface components {
             max_prompt_tokens?: number | null;
             /** @description running generations are interrupted by a weight update; without it the engine finishes them first, and no trajectory spans versions */
             interruptible?: boolean | null;
-            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it anew with them (any version) */
+            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version) */
             interruption?: ("retract" | "abort") | null;
             /** @description sample each completion from a seed of its own (the run's seed, group, rollout), by SGLang's deterministic inference; slower, and on GPUs only. The same weights then give the same completions, whatever else the engine does: with one engine and staleness.max 0 also in another run */
             repeatable_sampling?: boolean | null;
@@ -8938,7 +8980,7 @@ export interface components {
         RunSpecPatchStalenessSection: {
             /** @description max staleness (eta): 0 synchronous, 1 one-step overlap */
             max?: number | null;
-            /** @description fate of groups older than the bound at take; default wait for max <= 1, else keep */
+            /** @description what happens to groups older than the bound at take; default wait for max <= 1, else keep */
             on_straggler?: ("keep" | "drop" | "wait") | null;
         };
         RunSpecPatchTrainerSection: {
@@ -8987,7 +9029,7 @@ export interface components {
             probe_tolerance?: number | null;
         };
         RunSpecPatchWorkflowSection: {
-            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
+            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes runs in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
             name?: ("single_turn" | "multi_turn" | "python_tool" | "agent_session") | null;
             /** @description tokens of a trajectory at most, over all its turns and with what the environment says; default what the model's context holds. rollout.max_new_tokens bounds each turn of the policy */
             max_trajectory_tokens?: number | null;
@@ -12407,7 +12449,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -12497,7 +12539,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -13047,7 +13089,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -13522,7 +13564,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path?: never;
@@ -13877,7 +13919,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -20170,7 +20212,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; no content */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -20380,7 +20422,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; no content */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -20587,7 +20629,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; no content */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -21833,7 +21875,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path?: never;
@@ -22633,7 +22675,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it is gone */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -24528,7 +24570,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description deleted */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -24558,7 +24600,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -25022,7 +25064,6 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it ends without a checkpoint */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -25821,7 +25862,6 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description ended; its slots are freed on proof */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -30594,7 +30634,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description deleted */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -32246,7 +32286,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path?: never;
@@ -33997,7 +34037,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it is gone */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;

@@ -21,6 +21,7 @@ from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.accounts.models import AuditEntry
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import FieldError, unprocessable
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import csv_safe, read_moment
@@ -115,14 +116,14 @@ class AuditChainSerializer(ResponseSerializer):
 class AuditChainView(ApiView):
     scopes = {"GET": "audit:read"}
 
-    @extend_schema(operation_id="get_audit_chain", responses=AuditChainSerializer)
-    def get(self, request: Request) -> Response:
+    @endpoint("get_audit_chain", returns=AuditChainSerializer)
+    def get(self, request: Request) -> object:
         """Verify the end of the audit chain.
 
         The head of the project's chain, and whether its newest 5,000 entries are what was sealed. To verify whole
         chains, run `manage.py audit verify`.
         """
-        return Response(AuditChainSerializer.render(audit_log.chain_state(caller_of(request).project.pk)))
+        return audit_log.chain_state(caller_of(request).project.pk)
 
 
 COLUMNS = (

@@ -20,12 +20,11 @@ from control_plane.accounts.identity import services
 from control_plane.accounts.identity.authentication import SESSION_PROJECT, session_caller
 from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import Problem, or_not_found
 from control_plane.core.api.etags import conditional
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
 from control_plane.core.infra.health import readiness
@@ -117,8 +116,8 @@ class HealthSerializer(ResponseSerializer):
 class MeView(ApiView):
     scopes = {"GET": None}
 
-    @extend_schema(operation_id="me", responses=MeSerializer)
-    def get(self, request: Request) -> Response:
+    @endpoint("me", returns=MeSerializer)
+    def get(self, request: Request) -> object:
         """Get the caller.
 
         The user, project, role and scopes of the credential of this request.
@@ -131,64 +130,53 @@ class ProjectView(ApiView):
 
     scopes = {"GET": "project:read", "PATCH": "project:admin"}
 
-    @extend_schema(operation_id="get_project", responses=ProjectSerializer)
-    def get(self, request: Request) -> Response:
+    @endpoint("get_project", returns=ProjectSerializer)
+    def get(self, request: Request) -> object:
         """Get the project.
 
         The project of the caller's token or session.
         """
-        return Response(ProjectSerializer.render(selectors.project(caller_of(request))))
+        return selectors.project(caller_of(request))
 
-    @extend_schema(
-        operation_id="change_project", request=ProjectChangeSerializer, responses=ProjectSerializer
-    )
     @conditional
-    def patch(self, request: Request) -> Response:
+    @endpoint("change_project", body=ProjectChangeSerializer, returns=ProjectSerializer)
+    def patch(self, request: Request, fields: dict[str, Any]) -> object:
         """Change the project.
 
         Only what is given changes: name, whether trainers may run code of users, whether rewards must be
         tested.
         """
-        form = ProjectChangeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
         caller = caller_of(request)
-        services.change_project(caller, **form.validated_data, now=clock.now())
-        return Response(ProjectSerializer.render(selectors.project(caller)))
+        services.change_project(caller, **fields, now=clock.now())
+        return selectors.project(caller)
 
 
 class ProjectEventsView(ApiView):
     scopes = {"GET": "project:read"}
 
-    @extend_schema(
-        operation_id="list_project_events",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(ProjectEventSerializer),
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_project_events", page=ProjectEventSerializer)
+    def get(self, request: Request) -> object:
         """List project events.
 
         Changes of the project that every reader sees, newest first.
         """
-        found = selectors.project_events(caller_of(request))
-        return Response(paginate(found, read_page(request), ProjectEventSerializer.render))
+        return selectors.project_events(caller_of(request))
 
 
 class SessionView(ApiView):
     permission_classes = [AllowAny]
 
-    @extend_schema(operation_id="log_in", request=LoginSerializer, responses=MeSerializer, auth=[])
     @method_decorator(csrf_protect)
-    def post(self, request: Request) -> Response:
+    @endpoint("log_in", body=LoginSerializer, returns=MeSerializer, auth=[])
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Log in with a password.
 
         Starts a browser session. After repeated failures for one name from one address, that address waits.
         """
-        form = LoginSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
         user = services.log_in(
             request._request,
-            username=form.validated_data["username"],
-            password=form.validated_data["password"],
+            username=fields["username"],
+            password=fields["password"],
             address=request.META.get("REMOTE_ADDR", ""),
             now=clock.now(),
         )
@@ -197,15 +185,14 @@ class SessionView(ApiView):
             raise Problem(403, "no_project", f"the user {user.username!r} is in no project")
         return Response(MeSerializer.render_for(caller, request._request.session))
 
-    @extend_schema(operation_id="log_out", responses={204: None})
     @method_decorator(csrf_protect)
-    def delete(self, request: Request) -> Response:
+    @endpoint("log_out")
+    def delete(self, request: Request) -> None:
         """Log out.
 
         Ends the session and the streams that it has open.
         """
         services.log_out(request._request)
-        return Response(status=204)
 
 
 class SessionProjectSerializer(StrictSerializer):
@@ -217,20 +204,16 @@ class SessionProjectView(ApiView):
 
     scopes = {"PUT": None}
 
-    @extend_schema(
-        operation_id="choose_session_project", request=SessionProjectSerializer, responses=MeSerializer
-    )
-    def put(self, request: Request) -> Response:
+    @endpoint("choose_session_project", body=SessionProjectSerializer, returns=MeSerializer)
+    def put(self, request: Request, fields: dict[str, Any]) -> object:
         """Choose the session's project.
 
         The project that the browser session works in. The header X-Oolong-Project overrides it for one
         request.
         """
-        form = SessionProjectSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
         if caller_of(request).token is not None:
             raise Problem(403, "token_bound", "a token is of one project; take one of the project you want")
-        named = form.validated_data["project"]
+        named = fields["project"]
         caller = or_not_found(selectors.caller_of_user(caller_of(request).user, named), "project", named)
         request._request.session[SESSION_PROJECT] = named
         return Response(MeSerializer.render_for(caller, request._request.session))

@@ -40,7 +40,7 @@ def note(caller: Caller) -> None:
 
 
 def session_caller(user: User, session: SessionBase, named: str = "") -> Caller | None:
-    """Who a browser speaks for. What the session remembers may be gone by now; what is named must be there."""
+    """Who a browser speaks for. What the session remembers may be gone; what is named must be there."""
     if named:
         return selectors.caller_of_user(user, named)
     remembered = session.get(SESSION_PROJECT, "")

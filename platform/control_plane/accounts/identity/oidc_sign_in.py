@@ -28,7 +28,7 @@ def user_of_identity(
 ) -> User:
     """The user whom this subject means.
 
-    A subject that is known keeps its user, whatever its e-mail says by now. A new one is a new user; where the
+    A subject that is known keeps its user, whatever its e-mail says now. A new one is a new user; where the
     installation allows it, the user who has its verified e-mail address (`_user_of_email`).
     """
     subject = str(claims["sub"])

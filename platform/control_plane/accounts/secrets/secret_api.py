@@ -9,11 +9,10 @@ from control_plane.accounts import selectors
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.accounts.secrets import secret_services
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
 from oolong.contracts.lifecycle import JobKind
@@ -47,18 +46,13 @@ class SecretSerializer(ResponseSerializer):
 class SecretsView(ApiView):
     scopes = {"GET": "secrets:read", "POST": "secrets:write"}
 
-    @extend_schema(
-        operation_id="list_secrets", parameters=PAGE_PARAMETERS, responses=page_of(SecretSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_secrets", page=SecretSerializer, order="name")
+    def get(self, request: Request) -> object:
         """List secrets.
 
         Names, hosts and fingerprints of the project's secrets; never the values.
         """
-        found = selectors.secrets(caller_of(request))
-        return Response(
-            paginate(found, read_page(request), SecretSerializer.render, key="name", newest_first=False)
-        )
+        return selectors.secrets(caller_of(request))
 
     @extend_schema(
         operation_id="set_secret", request=SecretSetSerializer,
@@ -71,20 +65,18 @@ class SecretsView(ApiView):
         Keeps a value under a name and replaces the one before (200). The value is encrypted and never shown
         again.
         """
-        form = SecretSetSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        row, created = secret_services.set_secret(caller_of(request), **form.validated_data, now=clock.now())
+        fields = body_of(SecretSetSerializer, request)
+        row, created = secret_services.set_secret(caller_of(request), **fields, now=clock.now())
         return Response(SecretSerializer.render(row), status=201 if created else 200)
 
 
 class SecretView(ApiView):
     scopes = {"DELETE": "secrets:write"}
 
-    @extend_schema(operation_id="delete_secret", responses={204: None})
-    def delete(self, request: Request, secret_name: str) -> Response:
+    @endpoint("delete_secret")
+    def delete(self, request: Request, secret_name: str) -> None:
         """Delete a secret.
 
         Jobs and imports that name it fail from now on.
         """
         secret_services.delete_secret(caller_of(request), secret_name, now=clock.now())
-        return Response(status=204)

@@ -18,12 +18,12 @@ from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.accounts.models import User
 from control_plane.accounts.teams import invitations
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import FieldError, Problem, unprocessable
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
+from control_plane.core.api.schema import INVITATION_STATUSES, ROLES
 from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
 from control_plane.core.security.request_context import note_caller
@@ -92,16 +92,13 @@ class AcceptedSerializer(InvitedSerializer):
 class InvitationsView(ApiView):
     scopes = {"GET": "members:admin", "POST": "members:admin"}
 
-    @extend_schema(
-        operation_id="list_invitations", parameters=PAGE_PARAMETERS, responses=page_of(InvitationSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_invitations", page=InvitationSerializer)
+    def get(self, request: Request) -> object:
         """List invitations.
 
         Invitations to the project and its team, newest first.
         """
-        found = selectors.invitations(caller_of(request))
-        return Response(paginate(found, read_page(request), InvitationSerializer.render))
+        return selectors.invitations(caller_of(request))
 
     @extend_schema(
         operation_id="create_invitation",
@@ -114,9 +111,8 @@ class InvitationsView(ApiView):
 
         A secret link for somebody who is not in the team. It is shown once.
         """
-        form = InvitationCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        asked = form.validated_data
+        fields = body_of(InvitationCreateSerializer, request)
+        asked = fields
         row, link = invitations.invite(
             caller_of(request), asked["level"], role=asked["role"], note=asked["note"],
             life=timedelta(days=asked["days"]), now=clock.now(),
@@ -127,14 +123,13 @@ class InvitationsView(ApiView):
 class InvitationView(ApiView):
     scopes = {"DELETE": "members:admin"}
 
-    @extend_schema(operation_id="revoke_invitation", responses={204: None})
-    def delete(self, request: Request, invitation_id: str) -> Response:
+    @endpoint("revoke_invitation")
+    def delete(self, request: Request, invitation_id: str) -> None:
         """Revoke an invitation.
 
         Its link stops working. An accepted invitation stays accepted.
         """
         invitations.revoke(caller_of(request), invitation_id, now=clock.now())
-        return Response(status=204)
 
 
 class InvitationLookupView(ApiView):
@@ -143,20 +138,14 @@ class InvitationLookupView(ApiView):
     permission_classes = [AllowAny]
     authentication_classes: list[Any] = []
 
-    @extend_schema(
-        operation_id="look_up_invitation", request=SecretSerializer, responses=InvitedSerializer, auth=[]
-    )
-    def post(self, request: Request) -> Response:
+    @endpoint("look_up_invitation", body=SecretSerializer, returns=InvitedSerializer, auth=[])
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Look up an invitation.
 
         Who invites to what, for the page that accepts it. The secret is the credential; it stands in the body
         because addresses are logged.
         """
-        form = SecretSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        return Response(
-            InvitedSerializer.render(invitations.find(form.validated_data["secret"], now=clock.now()))
-        )
+        return invitations.find(fields["secret"], now=clock.now())
 
 
 class InvitationAcceptView(ApiView):
@@ -173,9 +162,8 @@ class InvitationAcceptView(ApiView):
 
         As the user of your session or token; without one, as a new user with `username` and `password`.
         """
-        form = AcceptSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        asked, now = form.validated_data, clock.now()
+        fields = body_of(AcceptSerializer, request)
+        asked, now = fields, clock.now()
         user, caller = _who(request)
         if user is not None:
             row = invitations.accept(asked["secret"], user, now=now)

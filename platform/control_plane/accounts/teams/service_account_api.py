@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,11 +18,11 @@ from control_plane.accounts.tokens.token_api import (
     TokenSerializer,
 )
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, ROLES, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
+from control_plane.core.api.schema import ROLES
 from control_plane.core.infra import clock
 
 
@@ -40,68 +42,54 @@ class ServiceAccountSerializer(ResponseSerializer):
 class ServiceAccountsView(ApiView):
     scopes = {"GET": "members:read", "POST": "members:admin"}
 
-    @extend_schema(
-        operation_id="list_service_accounts",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(ServiceAccountSerializer),
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_service_accounts", page=ServiceAccountSerializer)
+    def get(self, request: Request) -> object:
         """List service accounts.
 
         Accounts of pipelines, with their role.
         """
-        found = selectors.service_accounts(caller_of(request))
-        return Response(paginate(found, read_page(request), ServiceAccountSerializer.render))
+        return selectors.service_accounts(caller_of(request))
 
-    @extend_schema(
-        operation_id="create_service_account",
-        request=ServiceAccountCreateSerializer,
-        responses={201: ServiceAccountSerializer},
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint(
+        "create_service_account",
+        body=ServiceAccountCreateSerializer,
+        returns=ServiceAccountSerializer,
+        status=201,
+    )
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Create a service account.
 
         For a pipeline: it has a role and tokens, and no password.
         """
-        form = ServiceAccountCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
         caller = caller_of(request)
-        made = service_accounts.create(caller, **form.validated_data, now=clock.now())
-        return Response(
-            ServiceAccountSerializer.render(selectors.service_account(caller, made.pk)), status=201
-        )
+        made = service_accounts.create(caller, **fields, now=clock.now())
+        return selectors.service_account(caller, made.pk)
 
 
 class ServiceAccountView(ApiView):
     scopes = {"PATCH": "members:admin", "DELETE": "members:admin"}
 
-    @extend_schema(
-        operation_id="change_service_account", request=RoleSerializer, responses=ServiceAccountSerializer
-    )
-    def patch(self, request: Request, service_account_id: str) -> Response:
+    @endpoint("change_service_account", body=RoleSerializer, returns=ServiceAccountSerializer)
+    def patch(self, request: Request, service_account_id: str) -> object:
         """Change a service account's role.
 
         Its tokens lose the scopes that the new role does not have.
         """
         caller = caller_of(request)
         selectors.service_account(caller, service_account_id)
-        form = RoleSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        role = form.validated_data["role"]
+        fields = body_of(RoleSerializer, request)
+        role = fields["role"]
         service_accounts.set_role(caller, service_account_id, role, now=clock.now())
-        return Response(
-            ServiceAccountSerializer.render(selectors.service_account(caller, service_account_id))
-        )
+        return selectors.service_account(caller, service_account_id)
 
-    @extend_schema(operation_id="remove_service_account", responses={204: None})
-    def delete(self, request: Request, service_account_id: str) -> Response:
+    @endpoint("remove_service_account")
+    def delete(self, request: Request, service_account_id: str) -> None:
         """Delete a service account.
 
         Its tokens end at once; what it made stays.
         """
         service_accounts.remove(caller_of(request), service_account_id, now=clock.now())
-        return Response(status=204)
 
 
 class ServiceAccountTokensView(ApiView):
@@ -120,7 +108,6 @@ class ServiceAccountTokensView(ApiView):
         """
         caller = caller_of(request)
         owner = selectors.service_account(caller, service_account_id)
-        form = TokenCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        token, text = tokens.issue_token(caller, owner, **form.validated_data, now=clock.now())
+        fields = body_of(TokenCreateSerializer, request)
+        token, text = tokens.issue_token(caller, owner, **fields, now=clock.now())
         return Response({**TokenSerializer.render(token), "token": text}, status=201)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts import selectors
 from control_plane.accounts.identity.api import (
@@ -19,11 +17,11 @@ from control_plane.accounts.identity.api import (
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.accounts.teams import teams
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, ROLES, page_of
+from control_plane.core.api.schema import ROLES
 from control_plane.core.infra import clock
 
 
@@ -46,81 +44,65 @@ class CreatedTeamSerializer(NamedSerializer):
     project = NamedSerializer(help_text="its first project")
 
 
-def _name_of(request: Request) -> str:
-    form = NameSerializer(data=request.data)
-    form.is_valid(raise_exception=True)
-    name: str = form.validated_data["name"]
-    return name
-
-
 class TeamsView(ApiView):
     scopes = {"GET": "project:read", "POST": "installation:admin"}
 
-    @extend_schema(operation_id="list_teams", parameters=PAGE_PARAMETERS, responses=page_of(TeamSerializer))
-    def get(self, request: Request) -> Response:
+    @endpoint("list_teams", page=TeamSerializer)
+    def get(self, request: Request) -> object:
         """List teams.
 
         The caller's teams; all teams for administrators of the installation.
         """
-        return Response(
-            paginate(selectors.teams(caller_of(request)), read_page(request), TeamSerializer.render)
-        )
+        return selectors.teams(caller_of(request))
 
-    @extend_schema(operation_id="create_team", request=NameSerializer, responses={201: CreatedTeamSerializer})
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("create_team", body=NameSerializer, returns=CreatedTeamSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Create a team.
 
         A team with a first project. You are its admin until you have invited others and leave.
         """
-        team, project = teams.create_team(caller_of(request), name=_name_of(request), now=clock.now())
-        return Response(
-            {**TeamSerializer.render(team), "project": NamedSerializer.render(project)}, status=201
-        )
+        team, project = teams.create_team(caller_of(request), **fields, now=clock.now())
+        return {"id": team.pk, "name": team.name, "project": project}
 
 
 class TeamView(ApiView):
     scopes = {"GET": "project:read", "PATCH": "team:admin"}
 
-    @extend_schema(operation_id="get_team", responses=TeamSerializer)
-    def get(self, request: Request) -> Response:
+    @endpoint("get_team", returns=TeamSerializer)
+    def get(self, request: Request) -> object:
         """Get the team.
 
         The team of the caller's project.
         """
-        return Response(TeamSerializer.render(caller_of(request).project.team))
+        return caller_of(request).project.team
 
-    @extend_schema(operation_id="rename_team", request=NameSerializer, responses=TeamSerializer)
     @conditional
-    def patch(self, request: Request) -> Response:
+    @endpoint("rename_team", body=NameSerializer, returns=TeamSerializer)
+    def patch(self, request: Request, fields: dict[str, Any]) -> object:
         """Rename the team.
 
         The new name must be free.
         """
-        team = teams.rename_team(caller_of(request), _name_of(request), now=clock.now())
-        return Response(TeamSerializer.render(team))
+        return teams.rename_team(caller_of(request), fields["name"], now=clock.now())
 
 
 class ProjectsView(ApiView):
     scopes = {"GET": "project:read", "POST": "team:admin"}
 
-    @extend_schema(
-        operation_id="list_projects", parameters=PAGE_PARAMETERS, responses=page_of(ListedProjectSerializer)
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_projects", page=ListedProjectSerializer)
+    def get(self, request: Request) -> object:
         """List projects.
 
         Projects in which the caller has a role; with a token, those of its team.
         """
-        found = selectors.listed_projects(caller_of(request))
-        return Response(paginate(found, read_page(request), ListedProjectSerializer.render))
+        return selectors.listed_projects(caller_of(request))
 
-    @extend_schema(operation_id="create_project", request=NameSerializer, responses={201: ProjectSerializer})
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint("create_project", body=NameSerializer, returns=ProjectSerializer, status=201)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Create a project.
 
         In the caller's team.
         """
-        project = teams.create_project(caller_of(request), name=_name_of(request), now=clock.now())
-        return Response(ProjectSerializer.render(project), status=201)
+        return teams.create_project(caller_of(request), **fields, now=clock.now())

@@ -15,13 +15,12 @@ from control_plane.accounts.identity.services import TOKEN_LIFE
 from control_plane.accounts.tokens import tokens
 from control_plane.accounts.tokens.scopes import SCOPE_PATTERN
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import Problem
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.infra import clock
 
 MOST_OVERLAP_SECONDS = 7 * 24 * 3600
@@ -64,7 +63,7 @@ class TokenSerializer(ResponseSerializer):
     owner_id = serializers.CharField(source="user_id", help_text="of the user or service account")
     owner = serializers.CharField(source="user.display_name", help_text="name of the user or service account")
     previous_until = serializers.DateTimeField(
-        allow_null=True, help_text="until then the secret before the last rotation goes on"
+        allow_null=True, help_text="until then the secret before the last rotation works"
     )
 
 
@@ -75,25 +74,24 @@ class CreatedTokenSerializer(TokenSerializer):
 class TokenRotateSerializer(StrictSerializer):
     overlap_seconds = serializers.IntegerField(
         min_value=0, max_value=MOST_OVERLAP_SECONDS, default=3600,
-        help_text="how long the old secret goes on; 0 ends it at once",
+        help_text="how long the old secret works; 0 ends it at once",
     )  # fmt: skip
 
 
 class TokensView(ApiView):
     scopes = {"GET": "tokens:read", "POST": "tokens:write"}
 
-    @extend_schema(
-        operation_id="list_tokens",
+    @endpoint(
+        "list_tokens",
+        page=TokenSerializer,
         parameters=[
             IN_PROJECT,
             OpenApiParameter(
                 "all", OpenApiTypes.BOOL, description="true: everybody's of the project; needs tokens:admin"
             ),
-            *PAGE_PARAMETERS,
         ],
-        responses=page_of(TokenSerializer),
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """List your tokens.
 
         Names, scopes and last use; never the secrets.
@@ -101,8 +99,7 @@ class TokensView(ApiView):
         caller, everybodys = _caller(request), choice(request, "all", ["true", "false"]) == "true"
         if everybodys and "tokens:admin" not in caller.scopes:
             raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
-        found = selectors.tokens(caller, everybodys=everybodys)
-        return Response(paginate(found, read_page(request), TokenSerializer.render))
+        return selectors.tokens(caller, everybodys=everybodys)
 
     @extend_schema(
         operation_id="create_token",
@@ -117,23 +114,21 @@ class TokensView(ApiView):
         For yourself in this project, with scopes that you have. It is shown once.
         """
         caller = _caller(request)
-        form = TokenCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        token, text = tokens.issue_token(caller, caller.user, **form.validated_data, now=clock.now())
+        fields = body_of(TokenCreateSerializer, request)
+        token, text = tokens.issue_token(caller, caller.user, **fields, now=clock.now())
         return Response({**TokenSerializer.render(token), "token": text}, status=201)
 
 
 class TokenView(ApiView):
     scopes = {"DELETE": "tokens:write"}
 
-    @extend_schema(operation_id="revoke_token", parameters=[IN_PROJECT], responses={204: None})
-    def delete(self, request: Request, token_id: str) -> Response:
+    @endpoint("revoke_token", parameters=[IN_PROJECT])
+    def delete(self, request: Request, token_id: str) -> None:
         """Revoke a token.
 
         It stops working at once, also for streams that are open.
         """
         tokens.revoke_token(_caller(request), token_id, now=clock.now())
-        return Response(status=204)
 
 
 class TokenRotateView(ApiView):
@@ -151,8 +146,7 @@ class TokenRotateView(ApiView):
 
         A new secret under the same id. The old one keeps working for the overlap.
         """
-        form = TokenRotateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        overlap = timedelta(seconds=form.validated_data["overlap_seconds"])
+        fields = body_of(TokenRotateSerializer, request)
+        overlap = timedelta(seconds=fields["overlap_seconds"])
         token, text = tokens.rotate_token(_caller(request), token_id, overlap=overlap, now=clock.now())
         return Response({**TokenSerializer.render(token), "token": text})

@@ -63,7 +63,7 @@ def issue_token(
 
 
 def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: datetime) -> tuple[ApiToken, str]:
-    """A new secret for a token; the one before it goes on for `overlap`, and any older one ends.
+    """A new secret for a token; the one before it works for `overlap`, and any older one ends.
 
     One's own tokens, or those of the project's service accounts for who manages them. Who asks gets the secret, so
     they must have the token's power already.

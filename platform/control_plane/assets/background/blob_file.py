@@ -1,4 +1,4 @@
-"""A lent blob as a file at hand, for the processes that read what users uploaded. Needs no settings."""
+"""A presigned blob as a local file, for the processes that read what users uploaded. Needs no settings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ FETCH_SECONDS = 60
 CHUNK = 1024 * 1024
 
 
-def at_hand(lent: str, target: Path) -> Path:
+def local_file(location: str, target: Path) -> Path:
     """The file itself: where it lies, or fetched to `target` by the signed URL of a bucket."""
-    if not lent.startswith(("http://", "https://")):
-        return Path(lent)
-    with urllib.request.urlopen(lent, timeout=FETCH_SECONDS) as body, target.open("wb") as file:
+    if not location.startswith(("http://", "https://")):
+        return Path(location)
+    with urllib.request.urlopen(location, timeout=FETCH_SECONDS) as body, target.open("wb") as file:
         shutil.copyfileobj(body, file, CHUNK)
     return target

@@ -78,7 +78,7 @@ def refuse_too_many_checks(project: Project) -> None:
 
 @contextmanager
 def fetching(project: Project, *, seconds: float) -> Iterator[None]:
-    """A place among the project's imports by URL, and no connection of the database held meanwhile. 429 else."""
+    """A place among the project's imports by URL, without holding a database connection. 429 else."""
     mine = _take_place(project, until=clock.now() + timedelta(seconds=seconds) + STORING)
     try:
         give_back_connection()

@@ -12,11 +12,10 @@ from control_plane.assets import selectors
 from control_plane.assets.base_models import import_services as services
 from control_plane.assets.base_models.model_api import ModelSerializer
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.infra import clock
 
 
@@ -57,21 +56,13 @@ class ModelImportSerializer(ResponseSerializer):
 class ModelImportsView(ApiView):
     scopes = {"GET": "models:read", "POST": "models:write"}
 
-    @extend_schema(
-        operation_id="list_model_imports",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(ModelImportSerializer),
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_model_imports", page=ModelImportSerializer)
+    def get(self, request: Request) -> object:
         """List model imports.
 
         Imports of the project, newest first.
         """
-        return Response(
-            paginate(
-                selectors.model_imports(caller_of(request)), read_page(request), ModelImportSerializer.render
-            )
-        )
+        return selectors.model_imports(caller_of(request))
 
     @extend_schema(
         operation_id="import_model",
@@ -88,9 +79,8 @@ class ModelImportsView(ApiView):
         A node downloads, checks and uploads the model in the background. An import of the same model that is
         under way is returned (200).
         """
-        form = ImportCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        given = dict(form.validated_data)
+        fields = body_of(ImportCreateSerializer, request)
+        given = dict(fields)
         made, created = services.request_import(caller_of(request), hub_model=given.pop("model"), **given)
         return Response(ModelImportSerializer.render(made), status=202 if created else 200)
 
@@ -98,21 +88,19 @@ class ModelImportsView(ApiView):
 class ModelImportView(ApiView):
     scopes = {"GET": "models:read", "DELETE": "models:write"}
 
-    @extend_schema(operation_id="get_model_import", responses=ModelImportSerializer)
-    def get(self, request: Request, import_id: str) -> Response:
+    @endpoint("get_model_import", returns=ModelImportSerializer)
+    def get(self, request: Request, import_id: str) -> object:
         """Get a model import.
 
         Its state, progress and, when it failed, why.
         """
-        return Response(
-            ModelImportSerializer.render(selectors.model_import_for(caller_of(request), import_id))
-        )
+        return selectors.model_import_for(caller_of(request), import_id)
 
-    @extend_schema(operation_id="cancel_model_import", responses={200: ModelImportSerializer})
-    def delete(self, request: Request, import_id: str) -> Response:
+    @endpoint("cancel_model_import", returns=ModelImportSerializer)
+    def delete(self, request: Request, import_id: str) -> object:
         """Cancel a model import.
 
         What was fetched is deleted. A finished import cannot be canceled.
         """
         asked = selectors.model_import_for(caller_of(request), import_id)
-        return Response(ModelImportSerializer.render(services.cancel_import(asked, now=clock.now())))
+        return services.cancel_import(asked, now=clock.now())

@@ -71,7 +71,7 @@ def cancel_import(asked: ModelImport, *, now: datetime) -> ModelImport:
 
 
 def imports_for(node_id: str, teams: QuerySet[Team], *, takes_work: bool) -> list[str]:
-    """What a node is told at its heartbeat: its own imports, else the oldest that waits for a node to take it. `teams`:
+    """What a node receives at its heartbeat: its own imports, else the oldest that waits for a node. `teams`:
     those that may use the node; it gets nothing of others."""
     allowed = ModelImport.objects.filter(project__team__in=teams).order_by("pk")
     own = list(allowed.filter(node_id=node_id, state=ImportState.RUNNING).values_list("pk", flat=True))
@@ -179,7 +179,7 @@ def _complete(asked: ModelImport) -> ModelImport:
     )
     origin = f"{asked.hub}/{asked.hub_model}@{asked.commit}"
     with store.delete_on_rollback(blob.sha256), transaction.atomic():
-        # These bytes are what it asked for, even if a tick has queued it meanwhile for another node.
+        # These bytes are what it asked for, even if a tick has queued it for another node.
         waiting = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256)
         if waiting.update(
             state=ImportState.CHECKING,
@@ -191,7 +191,7 @@ def _complete(asked: ModelImport) -> ModelImport:
             ModelImport.objects.filter(pk=asked.pk).update(model=model)
             transaction.on_commit(lambda: store.drop_parts(asked.pk))
         else:
-            store.delete_on_commit(blob.sha256)  # it was cancelled meanwhile
+            store.delete_on_commit(blob.sha256)  # it was canceled during the upload
     asked.refresh_from_db()
     return asked
 
@@ -205,7 +205,7 @@ def advance_imports(*, now: datetime) -> None:
 
 
 def held_by(node_id: str, import_id: str) -> ModelImport:
-    """404 when it is no import of this node, or another's by now; 409 when it has ended."""
+    """404 when it is no import of this node, or another's now; 409 when it has ended."""
     own = ModelImport.objects.select_related("project", "created_by").filter(pk=import_id, node_id=node_id)
     asked = or_not_found(own.first(), "import", import_id)
     if asked.state != ImportState.RUNNING:

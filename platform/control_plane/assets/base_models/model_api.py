@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.base_models import model_services as services
 from control_plane.assets.models import ModelState
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.long_poll import WAIT_PARAMETERS
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.core.api.schema import NONEMPTY, FieldErrorSerializer
 
 
 class ModelCreateSerializer(StrictSerializer):
@@ -78,12 +79,8 @@ class ModelSerializer(ResponseSerializer):
 class ModelsView(ApiView):
     scopes = {"GET": "models:read", "POST": "models:write"}
 
-    @extend_schema(
-        operation_id="list_models",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", str)],
-        responses=page_of(ModelSerializer),
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_models", page=ModelSerializer, parameters=[OpenApiParameter("name", str)])
+    def get(self, request: Request) -> object:
         """List base models.
 
         Base models of the project with their state.
@@ -91,73 +88,66 @@ class ModelsView(ApiView):
         found = selectors.models(caller_of(request)).exclude(state=ModelState.DUPLICATE)
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
-        return Response(paginate(found, read_page(request), ModelSerializer.render))
+        return found
 
-    @extend_schema(
-        operation_id="register_model",
-        request=ModelCreateSerializer,
-        responses={
-            201: ModelSerializer,
-            200: OpenApiResponse(
-                ModelSerializer, description="the same is registered or being checked already"
-            ),
-        },
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint(
+        "register_model",
+        body=ModelCreateSerializer,
+        returns=ModelSerializer,
+        existing="the same is registered or being checked already",
+    )
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Register a base model.
 
         From an upload, or from a path that nodes have. It is checked in the background before runs can use
         it.
         """
         caller = caller_of(request)
-        form = ModelCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        name = form.validated_data["name"]
-        if "path" in form.validated_data:
-            model, created = services.register_path(caller, name=name, path=form.validated_data["path"])
+        name = fields["name"]
+        if "path" in fields:
+            model, created = services.register_path(caller, name=name, path=fields["path"])
         else:
-            upload = selectors.upload_for(caller, form.validated_data["upload_id"])
+            upload = selectors.upload_for(caller, fields["upload_id"])
             model, created = services.register_upload(caller, name=name, upload=upload)
-        return Response(ModelSerializer.render(model), status=201 if created else 200)
+        return model, created
 
 
 class ModelView(ApiView):
     scopes = {"GET": "models:read", "DELETE": "models:write"}
 
-    @extend_schema(operation_id="get_model", parameters=WAIT_PARAMETERS, responses=ModelSerializer)
-    def get(self, request: Request, model_id: str) -> Response:
+    @endpoint("get_model", returns=ModelSerializer, parameters=WAIT_PARAMETERS)
+    def get(self, request: Request, model_id: str) -> object:
         """Get a base model.
 
         Its state, files, configuration and the errors of its check.
         """
-        return Response(ModelSerializer.render(selectors.model_for(caller_of(request), model_id)))
+        return selectors.model_for(caller_of(request), model_id)
 
-    @extend_schema(operation_id="remove_model", responses={204: None})
-    def delete(self, request: Request, model_id: str) -> Response:
+    @endpoint("remove_model")
+    def delete(self, request: Request, model_id: str) -> None:
         """Delete a base model.
 
         A rejected or unused model. 409 when a run or dataset still needs it.
         """
         services.remove(selectors.model_for(caller_of(request), model_id))
-        return Response(status=204)
 
 
 class ResolveModelView(ApiView):
     scopes = {"GET": "models:read"}
 
-    @extend_schema(
-        operation_id="resolve_model",
+    @endpoint(
+        "resolve_model",
+        returns=ModelSerializer,
         parameters=[
             OpenApiParameter("ref", NONEMPTY, required=True, description="id, name, name@3 or name@latest")
         ],
-        responses=ModelSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """Resolve a model reference.
 
         The model that a reference such as `name@2` names now.
         """
         reference = request.query_params.get("ref", "")
         model = selectors.find_model(caller_of(request), reference)
-        return Response(ModelSerializer.render(or_not_found(model, "model", reference)))
+        return or_not_found(model, "model", reference)

@@ -72,7 +72,7 @@ def _give_away(*, now: datetime) -> None:
 
 
 def checks_for(node_id: str, teams: QuerySet[Team], roots: list[str], *, takes_work: bool) -> list[str]:
-    """What a node is told at its heartbeat: its own checks, else the oldest that waits and lies below its roots.
+    """What a node receives at its heartbeat: its own checks, else the oldest that waits and lies below its roots.
     `teams`: those that may use the node; it gets nothing of others."""
     paths = ModelCheck.objects.filter(OF_PATHS, model__project__team__in=teams).order_by("pk")
     own = list(paths.filter(node_id=node_id, state=CheckState.RUNNING).values_list("pk", flat=True))
@@ -125,7 +125,7 @@ def complete(node_id: str, check_id: str, report: ModelReport, *, now: datetime)
 
 
 def held_by(node_id: str, check_id: str) -> ModelCheck:
-    """404 when it is no check of this node, or another's by now; 409 when it has ended."""
+    """404 when it is no check of this node, or another's now; 409 when it has ended."""
     check = or_not_found(
         ModelCheck.objects.select_related("model").filter(OF_PATHS, pk=check_id, node_id=node_id).first(),
         "model check",

@@ -25,7 +25,7 @@ def set_alias(
 ) -> DatasetAlias:
     """Let `dataset@name` mean this version. It moves; runs that were started keep what they pinned.
 
-    422 for a version of another dataset; 409 when `expected` was given and the alias means another number by now.
+    422 for a version of another dataset; 409 when `expected` was given and the alias means another number.
     """
     if version.dataset_id != dataset.pk:
         message = f"{version.ref} is no version of {dataset.name!r}"
@@ -36,7 +36,7 @@ def set_alias(
         before = alias.version.number if alias else None
         if expected is not None and before != expected:
             raise conflict(
-                "alias_moved", f"{dataset.name}@{name} means {before or 'nothing'} by now, not {expected}"
+                "alias_moved", f"{dataset.name}@{name} means {before or 'nothing'} now, not {expected}"
             )
         if alias is None:
             if dataset.aliases.count() >= MOST_ALIASES:

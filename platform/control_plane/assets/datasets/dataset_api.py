@@ -15,12 +15,13 @@ from control_plane.assets import selectors
 from control_plane.assets.datasets import dataset_aliases
 from control_plane.assets.datasets.measurement_services import request_measurement
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 
@@ -127,54 +128,41 @@ class MeasurementCreateSerializer(StrictSerializer):
 class DatasetAliasesView(ApiView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(
-        operation_id="list_dataset_aliases",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(DatasetAliasSerializer),
-    )
-    def get(self, request: Request, dataset_id: str) -> Response:
+    @endpoint("list_dataset_aliases", page=DatasetAliasSerializer, order="name")
+    def get(self, request: Request, dataset_id: str) -> object:
         """List the aliases of a dataset.
 
         The named versions, such as `stable`.
         """
         dataset = selectors.dataset_for(caller_of(request), dataset_id)
-        found = dataset.aliases.select_related("dataset", "version", "updated_by")
-        return Response(
-            paginate(found, read_page(request), DatasetAliasSerializer.render, key="name", newest_first=False)
-        )
+        return dataset.aliases.select_related("dataset", "version", "updated_by")
 
 
 class DatasetAliasView(ApiView):
     scopes = {"PUT": "datasets:write", "DELETE": "datasets:write"}
 
-    @extend_schema(
-        operation_id="set_dataset_alias",
-        request=DatasetAliasChangeSerializer,
-        responses=DatasetAliasSerializer,
-    )
-    def put(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
+    @endpoint("set_dataset_alias", body=DatasetAliasChangeSerializer, returns=DatasetAliasSerializer)
+    def put(self, request: Request, dataset_id: str, dataset_alias: str) -> object:
         """Point an alias at a dataset version.
 
         Creates or moves the alias. With `expected` it moves only when it still names that version.
         """
         caller = caller_of(request)
         dataset = selectors.dataset_for(caller, dataset_id)
-        form = DatasetAliasChangeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
+        fields = body_of(DatasetAliasChangeSerializer, request)
         try:
             ALIAS.run_validation(dataset_alias)
         except serializers.ValidationError as refusal:
             raise serializers.ValidationError({"alias": refusal.detail}) from refusal
-        wanted = form.validated_data["version"]
+        wanted = fields["version"]
         reference = f"{dataset.name}@{wanted}" if wanted.isdecimal() else wanted
         version = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
-        made = dataset_aliases.set_alias(
-            caller, dataset, dataset_alias, version, expected=form.validated_data["expected"], now=clock.now()
+        return dataset_aliases.set_alias(
+            caller, dataset, dataset_alias, version, expected=fields["expected"], now=clock.now()
         )
-        return Response(DatasetAliasSerializer.render(made))
 
-    @extend_schema(operation_id="delete_dataset_alias", responses={204: None})
-    def delete(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
+    @endpoint("delete_dataset_alias")
+    def delete(self, request: Request, dataset_id: str, dataset_alias: str) -> None:
         """Delete a dataset alias.
 
         The version stays.
@@ -183,7 +171,6 @@ class DatasetAliasView(ApiView):
         dataset_aliases.delete_alias(
             caller, selectors.dataset_for(caller, dataset_id), dataset_alias, now=clock.now()
         )
-        return Response(status=204)
 
 
 class MeasurementsView(ApiView):
@@ -230,10 +217,7 @@ class MeasurementsView(ApiView):
         """
         caller = caller_of(request)
         version = selectors.version_for(caller, version_id)
-        form = MeasurementCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        model = or_not_found(
-            selectors.find_model(caller, form.validated_data["model"]), "model", form.validated_data["model"]
-        )
+        fields = body_of(MeasurementCreateSerializer, request)
+        model = or_not_found(selectors.find_model(caller, fields["model"]), "model", fields["model"])
         found, created = request_measurement(caller, version, model)
         return Response(MeasurementSerializer.render(found), status=202 if created else 200)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
@@ -16,13 +17,13 @@ from control_plane.assets.datasets import validation_services as services
 from control_plane.assets.models import DatasetValidation, ValidationState
 from control_plane.assets.storage.blob_response import blob_response
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import Problem
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.long_poll import WAIT_PARAMETERS
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
-from control_plane.core.api.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.core.api.schema import FieldErrorSerializer
 
 STATES = ["QUEUED", "RUNNING", "VALID", "INVALID", "FAILED"]
 
@@ -123,57 +124,44 @@ class DatasetValidationSerializer(ResponseSerializer):
 class ValidationsView(ApiView):
     scopes = {"GET": "datasets:read", "POST": "datasets:write"}
 
-    @extend_schema(
-        operation_id="list_dataset_validations",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(DatasetValidationSerializer),
-    )
-    def get(self, request: Request) -> Response:
+    @endpoint("list_dataset_validations", page=DatasetValidationSerializer)
+    def get(self, request: Request) -> object:
         """List dataset validations.
 
         Validations of the project, newest first.
         """
-        found = selectors.validations(caller_of(request))
-        return Response(paginate(found, read_page(request), DatasetValidationSerializer.render))
+        return selectors.validations(caller_of(request))
 
-    @extend_schema(
-        operation_id="create_dataset_validation",
-        request=ValidationCreateSerializer,
-        responses={202: DatasetValidationSerializer},
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint(
+        "create_dataset_validation",
+        body=ValidationCreateSerializer,
+        returns=DatasetValidationSerializer,
+        status=202,
+    )
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Validate an uploaded file.
 
         Checks every row in the background with the given column mapping. Poll the result until its state is
         final.
         """
         caller = caller_of(request)
-        form = ValidationCreateSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        given = dict(form.validated_data)
+        given = dict(fields)
         upload = selectors.upload_for(caller, given.pop("upload_id"))
         mapping = given.pop("mapping")
-        validation = services.request_validation(caller, upload, dict(mapping) if mapping else None, **given)
-        return Response(DatasetValidationSerializer.render(validation), status=202)
+        return services.request_validation(caller, upload, dict(mapping) if mapping else None, **given)
 
 
 class ValidationView(ApiView):
     scopes = {"GET": "datasets:read"}
 
-    @extend_schema(
-        operation_id="get_dataset_validation",
-        parameters=WAIT_PARAMETERS,
-        responses=DatasetValidationSerializer,
-    )
-    def get(self, request: Request, validation_id: str) -> Response:
+    @endpoint("get_dataset_validation", returns=DatasetValidationSerializer, parameters=WAIT_PARAMETERS)
+    def get(self, request: Request, validation_id: str) -> object:
         """Get a dataset validation.
 
         Its progress, the errors by kind, a preview of the rows and the statistics.
         """
-        return Response(
-            DatasetValidationSerializer.render(selectors.validation_for(caller_of(request), validation_id))
-        )
+        return selectors.validation_for(caller_of(request), validation_id)
 
 
 class ValidationReportView(ApiView):
@@ -182,13 +170,12 @@ class ValidationReportView(ApiView):
     @extend_schema(
         operation_id="download_validation_report",
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
-        description="JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file "
-        "has neither), column, pointer, code, message, sample, and of a dataset directory file.",
     )
     def get(self, request: Request, validation_id: str) -> HttpResponseBase:
         """Download the errors of a validation.
 
-        JSON lines with `row` (from 0), `line` (from 1), `column`, `pointer`, `code`, `message` and `sample`.
+        JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file has
+        neither), column, pointer, code, message, sample, and of a dataset directory file.
         """
         validation = selectors.validation_for(caller_of(request), validation_id)
         if not validation.report_sha256:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,11 +12,12 @@ from control_plane.assets import selectors
 from control_plane.assets.api import CanonicalRowSerializer, VersionSerializer
 from control_plane.assets.datasets import derivation
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import NONEMPTY
 
 
@@ -57,18 +58,14 @@ class LeaksSerializer(ResponseSerializer):
 class SplitView(ApiView):
     scopes = {"POST": "datasets:write"}
 
-    @extend_schema(
-        operation_id="derive_dataset_version",
-        request=SplitSerializer,
-        responses={
-            201: VersionSerializer,
-            200: OpenApiResponse(
-                VersionSerializer, description="a version has these rows in these splits already"
-            ),
-        },
-    )
     @idempotent
-    def post(self, request: Request, version_id: str) -> Response:
+    @endpoint(
+        "derive_dataset_version",
+        body=SplitSerializer,
+        returns=VersionSerializer,
+        existing="a version has these rows in these splits already",
+    )
+    def post(self, request: Request, version_id: str) -> object:
         """Split a dataset version.
 
         Creates a version with new splits by ratio, seed and stratification. Rows with the same prompt stay in
@@ -76,25 +73,21 @@ class SplitView(ApiView):
         """
         caller = caller_of(request)
         parent = selectors.version_for(caller, version_id)
-        form = SplitSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        version, created = derivation.derive_version(caller, parent, **form.validated_data)
-        return Response(VersionSerializer.render(version), status=201 if created else 200)
+        fields = body_of(SplitSerializer, request)
+        return derivation.derive_version(caller, parent, **fields)
 
 
 class MergeView(ApiView):
     scopes = {"POST": "datasets:write"}
 
-    @extend_schema(
-        operation_id="merge_dataset_versions",
-        request=MergeSerializer,
-        responses={
-            201: VersionSerializer,
-            200: OpenApiResponse(VersionSerializer, description="a version has these rows already"),
-        },
-    )
     @idempotent
-    def post(self, request: Request, dataset_id: str) -> Response:
+    @endpoint(
+        "merge_dataset_versions",
+        body=MergeSerializer,
+        returns=VersionSerializer,
+        existing="a version has these rows already",
+    )
+    def post(self, request: Request, dataset_id: str) -> object:
         """Merge dataset versions.
 
         Creates a version of this dataset with the rows of all of them. A row without a source gets the name of its
@@ -102,14 +95,12 @@ class MergeView(ApiView):
         """
         caller = caller_of(request)
         dataset = selectors.dataset_for(caller, dataset_id)
-        form = MergeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
+        fields = body_of(MergeSerializer, request)
         versions = [
             or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
-            for reference in form.validated_data["versions"]
+            for reference in fields["versions"]
         ]
-        version, created = derivation.merge_versions(caller, dataset, versions)
-        return Response(VersionSerializer.render(version), status=201 if created else 200)
+        return derivation.merge_versions(caller, dataset, versions)
 
 
 class DifferenceView(ApiView):

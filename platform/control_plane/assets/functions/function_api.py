@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
@@ -15,13 +16,13 @@ from control_plane.assets import selectors
 from control_plane.assets.functions import function_services as services
 from control_plane.assets.storage import store
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, SOURCE_KINDS, page_of
+from control_plane.core.api.schema import NONEMPTY, SOURCE_KINDS
 from oolong.contracts.user_code import MAX_SOURCE_BYTES, SourceKind
 
 
@@ -67,12 +68,12 @@ class FunctionSerializer(ResponseSerializer):
 class FunctionsView(ApiView):
     scopes = {"GET": "functions:read", "POST": "functions:write"}
 
-    @extend_schema(
-        operation_id="list_functions",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("kind", str, enum=SOURCE_KINDS)],
-        responses=page_of(FunctionSerializer),
+    @endpoint(
+        "list_functions",
+        page=FunctionSerializer,
+        parameters=[OpenApiParameter("kind", str, enum=SOURCE_KINDS)],
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """List functions.
 
         Reward functions, workflows and losses of the project.
@@ -80,62 +81,56 @@ class FunctionsView(ApiView):
         found = selectors.functions(caller_of(request))
         if kind := choice(request, "kind", SOURCE_KINDS):
             found = found.filter(kind=kind)
-        return Response(paginate(found, read_page(request), FunctionSerializer.render))
+        return found
 
-    @extend_schema(
-        operation_id="upload_function",
-        request=FunctionUploadSerializer,
-        responses={
-            201: FunctionVersionSerializer,
-            200: OpenApiResponse(FunctionVersionSerializer, description="a version has this source already"),
-        },
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint(
+        "upload_function",
+        body=FunctionUploadSerializer,
+        returns=FunctionVersionSerializer,
+        existing="a version has this source already",
+    )
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Upload a function.
 
         The source is checked before it is kept. Each change of the source is a new version; the same source
         finds the same version again (200).
         """
-        form = FunctionUploadSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        given = {**form.validated_data, "kind": SourceKind(form.validated_data["kind"])}
-        version, created = services.upload_function(caller_of(request), **given)
-        return Response(FunctionVersionSerializer.render(version), status=201 if created else 200)
+        given = {**fields, "kind": SourceKind(fields["kind"])}
+        return services.upload_function(caller_of(request), **given)
 
 
 class FunctionView(ApiView):
     scopes = {"GET": "functions:read"}
 
-    @extend_schema(operation_id="get_function", responses=FunctionSerializer)
-    def get(self, request: Request, function_id: str) -> Response:
+    @endpoint("get_function", returns=FunctionSerializer)
+    def get(self, request: Request, function_id: str) -> object:
         """Get a function.
 
         The function with its versions, signature and description.
         """
-        return Response(FunctionSerializer.render(selectors.function_for(caller_of(request), function_id)))
+        return selectors.function_for(caller_of(request), function_id)
 
 
 class ResolveFunctionView(ApiView):
     scopes = {"GET": "functions:read"}
 
-    @extend_schema(
-        operation_id="resolve_function_version",
+    @endpoint(
+        "resolve_function_version",
+        returns=FunctionVersionSerializer,
         parameters=[
             OpenApiParameter("ref", NONEMPTY, required=True, description="id, name@3 or name@latest")
         ],
-        responses=FunctionVersionSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """Resolve a function reference.
 
         The version that a reference such as `name@2` names now.
         """
         reference = request.query_params.get("ref", "")
-        version = or_not_found(
+        return or_not_found(
             selectors.find_function_version(caller_of(request), reference), "function version", reference
         )
-        return Response(FunctionVersionSerializer.render(version))
 
 
 class FunctionSourceView(ApiView):

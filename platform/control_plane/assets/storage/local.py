@@ -72,7 +72,7 @@ class LocalStorage:
 
     def listed(self) -> Iterator[ListedBlob]:
         for file in (self._root / "blobs").glob("??/*"):
-            with suppress(FileNotFoundError):  # deleted meanwhile
+            with suppress(FileNotFoundError):  # deleted by another process
                 status = file.stat()
                 yield ListedBlob(file.name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 

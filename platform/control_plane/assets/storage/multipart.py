@@ -59,7 +59,7 @@ def join(upload_id: str, total_bytes: int, *, sha256: str) -> store.Blob:
 
 
 def try_join(upload_id: str, total_bytes: int, *, sha256: str) -> tuple[store.Blob, Problem | None]:
-    """`join`, outside of any lock: a refusal stands only if no other request has joined the parts meanwhile."""
+    """`join`, outside of any lock: a refusal stands only if no other request has joined the parts."""
     try:
         return join(upload_id, total_bytes, sha256=sha256), None
     except Problem as refusal:

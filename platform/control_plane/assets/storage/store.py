@@ -131,7 +131,7 @@ def set_owner(owner: str) -> None:
 
 
 def delete_if_unreferenced(sha256: str, *, untouched_since: datetime | None = None) -> bool:
-    """Delete a blob that no row names, and nobody wrote again; whoever is about to name it waits, and is told."""
+    """Delete a blob that no row names, and nobody wrote again; whoever is about to name it waits, and gets an error."""
     with transaction.atomic():
         transaction_lock(LockClass.BLOB, sha256)
         if is_named(sha256):

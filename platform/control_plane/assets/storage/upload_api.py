@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,9 +16,10 @@ from control_plane.assets.models import UploadSession
 from control_plane.assets.storage import multipart
 from control_plane.assets.storage import upload_services as services
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, no_body
+from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import PART_SHA256
 
 
@@ -58,50 +61,42 @@ def _own(request: Request, session_id: str) -> tuple[Caller, UploadSession]:
 class UploadSessionsView(ApiView):
     scopes = {"POST": None}  # by purpose
 
-    @extend_schema(
-        operation_id="begin_upload_session",
-        request=SessionBeginSerializer,
-        responses={
-            201: UploadSessionSerializer,
-            200: OpenApiResponse(
-                UploadSessionSerializer, description="your unfinished session for this file"
-            ),
-        },
-    )
     @idempotent
-    def post(self, request: Request) -> Response:
+    @endpoint(
+        "begin_upload_session",
+        body=SessionBeginSerializer,
+        returns=UploadSessionSerializer,
+        existing="your unfinished session for this file",
+    )
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Begin an upload in parts.
 
         For large files and unreliable networks. An unfinished session of the same file is found again (200),
         and a file that is here already needs no bytes.
         """
         caller = caller_of(request)
-        form = SessionBeginSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        need_scope_of(caller, form.validated_data["purpose"])
-        session, created = services.begin_session(caller, **form.validated_data)
-        return Response(UploadSessionSerializer.render(session), status=201 if created else 200)
+        need_scope_of(caller, fields["purpose"])
+        return services.begin_session(caller, **fields)
 
 
 class UploadSessionView(ApiView):
     scopes = {"GET": None, "DELETE": None}
 
-    @extend_schema(operation_id="get_upload_session", responses=UploadSessionSerializer)
-    def get(self, request: Request, session_id: str) -> Response:
+    @endpoint("get_upload_session", returns=UploadSessionSerializer)
+    def get(self, request: Request, session_id: str) -> object:
         """Get an upload session.
 
         Which parts have arrived, and which are missing.
         """
-        return Response(UploadSessionSerializer.render(_own(request, session_id)[1]))
+        return _own(request, session_id)[1]
 
-    @extend_schema(operation_id="abort_upload_session", responses={204: None})
-    def delete(self, request: Request, session_id: str) -> Response:
+    @endpoint("abort_upload_session")
+    def delete(self, request: Request, session_id: str) -> None:
         """Abort an upload session.
 
         Deletes its parts.
         """
         services.abort_session(_own(request, session_id)[1])
-        return Response(status=204)
 
 
 class UploadSessionPartView(ApiView):
@@ -127,12 +122,11 @@ class UploadSessionPartView(ApiView):
 class UploadSessionCompleteView(ApiView):
     scopes = {"POST": None}
 
-    @extend_schema(operation_id="complete_upload_session", request=None, responses=UploadSerializer)
-    @no_body
-    def post(self, request: Request, session_id: str) -> Response:
+    @endpoint("complete_upload_session", returns=UploadSerializer)
+    def post(self, request: Request, session_id: str) -> object:
         """Complete an upload session.
 
         Joins the parts and compares the result with the announced SHA-256.
         """
         _, session = _own(request, session_id)
-        return Response(UploadSerializer.render(services.complete_session(session)))
+        return services.complete_session(session)

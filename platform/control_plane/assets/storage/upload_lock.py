@@ -1,7 +1,8 @@
 """The end of an upload in parts: joined, hashed and checked, by one request at a time.
 
 That takes many minutes of a large model, longer than a client waits. One that comes again must neither begin the same
-work beside the first nor hold a connection of the database meanwhile: it is told to come later, and finds the result.
+work beside the first nor hold a database connection while it waits: it gets an error that says to come later, and
+finds the result.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class ApiView(APIView):
     # not answer with everything. (No docstring: the API's document would give it to each operation without its own.)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)  # who may not come in is told that first
+        super().initial(request, *args, **kwargs)  # authentication and permission errors come first
         if request.method not in self.allowed_methods or request.method == "OPTIONS":
             return  # 405 comes next; and who asks what there is asks for nothing
         view: Any = type(self)

@@ -59,7 +59,7 @@ def conditional(view: Callable[..., Response]) -> Callable[..., Response]:
             if wanted and not _fits(wanted, current := _current(self, request, *args, **kwargs)):
                 raise Problem(
                     412, "precondition_failed",
-                    f"If-Match says {wanted}, it is {current} by now: read it again and send its ETag",
+                    f"If-Match says {wanted}, it is {current} now: read it again and send its ETag",
                     headers={"ETag": current},
                 )  # fmt: skip
             response = view(self, request, *args, **kwargs)

@@ -63,7 +63,7 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
 )  # fmt: skip
 _IF_MATCH = OpenApiParameter(
     "If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER,
-    description="the ETag that a GET of this address gave; when it is another by now, the answer is 412",
+    description="the ETag that a GET of this address gave; when it is another now, the answer is 412",
 )  # fmt: skip
 
 

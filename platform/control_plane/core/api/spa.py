@@ -70,7 +70,7 @@ def dashboard(request: HttpRequest, path: str = "") -> HttpResponse:
 
 
 def _asset_built_since(request: HttpRequest, path: str) -> HttpResponse:
-    """An asset that whitenoise did not find when this process started: the dashboard was built anew meanwhile."""
+    """An asset that whitenoise did not find when this process started: the dashboard has been built again."""
     file = settings.ENVIRONMENT.webui_dist / path
     if ".." in path or not file.is_file():
         # A page in its place would only confuse the browser, which expects a script.

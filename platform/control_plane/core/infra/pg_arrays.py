@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-# OIDs of PostgreSQL's catalogue: of an element and of its array.
+# OIDs of PostgreSQL's catalog: of an element and of its array.
 _INT8, _INT8_ARRAY = 20, 1016
 _FLOAT8, _FLOAT8_ARRAY = 701, 1022
 _TEXT, _TEXT_ARRAY = 25, 1009

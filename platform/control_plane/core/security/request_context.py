@@ -51,7 +51,7 @@ def note_origin(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[H
         )
         if isinstance(request, ASGIRequest):
             cast(dict[str, Any], request.scope)["origin"] = (
-                asking  # the doorkeeper learns from it whose credential this was
+                asking  # the gateway learns from it whose credential this was
             )
         return asking
 

@@ -141,7 +141,7 @@ class EventHub:
         """
         self._start()
         self.unsubscribe(mailbox, topic)
-        # Registered before the number is read: a notification that comes meanwhile finds its feed.
+        # Registered before the number is read: a notification that comes in between finds its feed.
         feed = self._feeds.setdefault(topic, TopicFeed(topic=topic))
         subscription = Subscription(feed=feed, mailbox=mailbox, position=0)
         feed.subscriptions.add(subscription)

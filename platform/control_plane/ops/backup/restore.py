@@ -48,7 +48,7 @@ def restore_backup(folder: Path, *, say: Say) -> Manifest:
     )  # fmt: skip
     say("The rows are restored. Applying migrations …")
     call_command("migrate", interactive=False, verbosity=0)
-    _note_freed(manifest)
+    _mark_deleted(manifest)
     if fingerprint(settings.SECRET_KEY) != manifest.key_fingerprint:
         say(
             "SECRET_KEY is not the one of the backup: everybody logs in again, signed links are void, and project "
@@ -91,7 +91,7 @@ def _put(folder: Path, sha256: str, size: int) -> None:
         store.put(store.read_chunks(stream))
 
 
-def _note_freed(manifest: Manifest) -> None:
+def _mark_deleted(manifest: Manifest) -> None:
     """What retention freed while the backup was made: checkpoints keep their rows, files of trajectories do not."""
     if manifest.freed:
         with transaction.atomic():

@@ -52,7 +52,7 @@ def importance_ratio_variance(window: Window) -> str | None:
     said = f"w spreads by {fmean(spreads):.3g} around its mean over 5 steps"
     if means is None:
         return said
-    # E[w²] - 1 under the behaviour policy, the second moment that the published heuristics bound by 1.
+    # E[w²] - 1 under the behavior policy, the second moment that the published heuristics bound by 1.
     chi_square = fmean(spreads) ** 2 + fmean(means) ** 2 - 1
     return f"{said} (chi-square {chi_square:.3g})"
 
@@ -222,7 +222,7 @@ def memory_growth(window: Window) -> str | None:
     first, middle, last = values[0], values[29], values[-1]
     # Twice in a row: what is allocated once, at the first long batch, is no leak.
     return (
-        f"the trainer's main memory grew from {first / 1e9:.3g} to {last / 1e9:.3g} GB over 60 steps, and goes on"
+        f"the trainer's main memory grew from {first / 1e9:.3g} to {last / 1e9:.3g} GB over 60 steps, and still grows"
         if middle > 1.05 * first > 0 and last > 1.05 * middle
         else None
     )
@@ -314,7 +314,7 @@ def weights_unloaded(window: Window) -> str | None:
 
 
 def _rise(window: Window, name: str) -> float:
-    """How much a running total has risen within the window, over its sources; one that began anew counts from there."""
+    """How much a running total has risen within the window, over its sources; a restarted one counts from there."""
     rises = 0.0
     for values in window.times.get(name, ()):
         rises += sum(max(0.0, after - before) for before, after in pairwise(values))

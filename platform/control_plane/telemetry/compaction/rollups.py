@@ -22,7 +22,7 @@ from oolong.contracts.lifecycle import ENDED
 WIDTHS = (16, 256, 4096)
 BLOCK = WIDTHS[-1]
 LATE_LINES_WINDOW = timedelta(hours=2)  # an ended run is watched for so long: its last lines may still come
-POINTS_AT_ONCE = 250_000  # the run waits meanwhile
+POINTS_AT_ONCE = 250_000  # bounds how long the run waits
 
 # Means are added up scaled down by 2**-40, which is exact: a sum of the largest numbers must not overflow.
 _FROM_POINTS = """

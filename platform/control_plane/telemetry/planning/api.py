@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
+from typing import Any
+
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import FieldError, unprocessable
-from control_plane.core.api.request_parsing import body_of
 from control_plane.experiments import templates
 from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.telemetry.planning.serializers import SimulateSerializer, SimulationSerializer
@@ -17,15 +17,14 @@ from control_plane.telemetry.planning.simulate import Wanted, simulate_run
 class SimulateView(ApiView):
     scopes = {"POST": "runs:read"}
 
-    @extend_schema(operation_id="simulate_run", request=SimulateSerializer, responses=SimulationSerializer)
-    def post(self, request: Request) -> Response:
+    @endpoint("simulate_run", body=SimulateSerializer, returns=SimulationSerializer)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Simulate a run.
 
         Simulates the run on a number of slots: speed, idle time and staleness, the fastest split, and what max
         staleness, batch size and each assumption change. Nothing is created.
         """
-        caller, body = caller_of(request), body_of(SimulateSerializer, request)
-        spec, template = body.pop("spec"), body.pop("template", None)
+        caller, spec, template = caller_of(request), fields.pop("spec"), fields.pop("template", None)
         if template is not None:
             spec = templates.with_template(caller, template, spec)
         resolved = resolve_spec(caller, spec)
@@ -34,4 +33,4 @@ class SimulateView(ApiView):
                 FieldError(f"/spec{error.pointer}", error.code, error.message) for error in resolved.errors
             ]
             raise unprocessable("invalid", errors[0].message, errors)
-        return Response(SimulationSerializer.render(simulate_run(caller, resolved, Wanted(**body))))
+        return simulate_run(caller, resolved, Wanted(**fields))

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
-from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import QuickJSONRenderer
-from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema import NONEMPTY
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.alerts import alerts
 from control_plane.telemetry.ingest.lines import MAX_X
@@ -45,26 +45,26 @@ SAMPLE_REASONS = ["group", "highest_reward", "lowest_reward", "longest", "widest
 class MetricDefinitionsView(ApiView):
     scopes = {"GET": None}
 
-    @extend_schema(operation_id="metric_definitions", responses=MetricDefinitionsSerializer)
-    def get(self, request: Request) -> Response:
+    @endpoint("metric_definitions", returns=MetricDefinitionsSerializer)
+    def get(self, request: Request) -> object:
         """List metric definitions.
 
         Every metric that runs report: name, unit, meaning and direction.
         """
-        return Response(MetricDefinitionsSerializer.render({"data": list(METRICS.values())}))
+        return {"data": list(METRICS.values())}
 
 
 class MetricNamesView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="metric_names", responses=MetricNamesSerializer)
-    def get(self, request: Request, run_id: str) -> Response:
+    @endpoint("metric_names", returns=MetricNamesSerializer)
+    def get(self, request: Request, run_id: str) -> object:
         """List the metric names of a run.
 
         Which metrics the run has reported, with their newest step.
         """
         run = run_for(caller_of(request), run_id)
-        return Response(MetricNamesSerializer.render({"data": selectors.metric_names(run)}))
+        return {"data": selectors.metric_names(run)}
 
 
 class MetricsView(ApiView):
@@ -121,8 +121,9 @@ class MetricsView(ApiView):
 class SparklinesView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="sparklines",
+    @endpoint(
+        "sparklines",
+        returns=SparklinesSerializer,
         parameters=[
             OpenApiParameter(
                 "ids",
@@ -131,31 +132,30 @@ class SparklinesView(ApiView):
                 description=f"ids of runs, comma-separated, at most {sparklines.MAX_RUNS}",
             )
         ],
-        responses=SparklinesSerializer,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> object:
         """Read the reward of many runs.
 
         Mean reward by train step, at most 40 points a run, in the order of `ids`. Runs that do not exist or
         that you do not see are left out.
         """
         found = sparklines.rewards(caller_of(request), id_list(request, "ids", most=sparklines.MAX_RUNS))
-        return Response(SparklinesSerializer.render({"data": found}))
+        return {"data": found}
 
 
 class HistogramsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="histograms",
+    @endpoint(
+        "histograms",
+        returns=HistogramsSerializer,
         parameters=[
             OpenApiParameter("name", NONEMPTY, required=True),
             OpenApiParameter("after_x", OpenApiTypes.INT),
             OpenApiParameter("limit", OpenApiTypes.INT, description="the newest so many; 200 when left out"),
         ],
-        responses=HistogramsSerializer,
     )
-    def get(self, request: Request, run_id: str) -> Response:
+    def get(self, request: Request, run_id: str) -> object:
         """Get histograms of a run.
 
         Distributions such as staleness and response length, by step.
@@ -166,51 +166,50 @@ class HistogramsView(ApiView):
             raise invalid_parameter("name", "name= is missing: staleness/consumed_tokens, say")
         limit = whole_number(request, "limit", lowest=1, highest=2000) or 200
         found = selectors.histograms(run, name=name, after_x=whole_number(request, "after_x"), limit=limit)
-        return Response(HistogramsSerializer.render({"data": found}))
+        return {"data": found}
 
 
 class StatesView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="documents",
+    @endpoint(
+        "documents",
+        returns=StateSnapshotsSerializer,
         parameters=[
             OpenApiParameter(
                 "name", OpenApiTypes.STR, description="only this one; none where nobody wrote it"
             )
         ],
-        responses=StateSnapshotsSerializer,
     )
-    def get(self, request: Request, run_id: str) -> Response:
+    def get(self, request: Request, run_id: str) -> object:
         """List the state snapshots of a run.
 
         The newest snapshot of each kind, such as the ledger or the engines.
         """
         run = run_for(caller_of(request), run_id)
         found = selectors.state_snapshots(run, name=request.query_params.get("name"))
-        return Response(StateSnapshotsSerializer.render({"data": found}))
+        return {"data": found}
 
 
 class StateView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="state", responses=StateSnapshotSerializer)
-    def get(self, request: Request, run_id: str, name: str) -> Response:
+    @endpoint("state", returns=StateSnapshotSerializer)
+    def get(self, request: Request, run_id: str, name: str) -> object:
         """Get a state snapshot of a run.
 
         The newest snapshot of this name.
         """
-        snapshot = selectors.state_snapshot(run_for(caller_of(request), run_id), name)
-        return Response(StateSnapshotSerializer.render(snapshot))
+        return selectors.state_snapshot(run_for(caller_of(request), run_id), name)
 
 
 class TrajectoriesView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="list_trajectories",
+    @endpoint(
+        "list_trajectories",
+        page=TrajectorySerializer,
         parameters=[
-            *PAGE_PARAMETERS,
             OpenApiParameter("step_from", OpenApiTypes.INT, description="train step, inclusive"),
             OpenApiParameter("step_to", OpenApiTypes.INT),
             OpenApiParameter("reward_min", OpenApiTypes.FLOAT, description="inclusive"),
@@ -239,9 +238,8 @@ class TrajectoriesView(ApiView):
                 "q", OpenApiTypes.STR, description="text in the prompt or the completion, case ignored"
             ),
         ],
-        responses=page_of(TrajectorySerializer),
     )
-    def get(self, request: Request, run_id: str) -> Response:
+    def get(self, request: Request, run_id: str) -> object:
         """List sampled trajectories.
 
         Newest first. Filter by reward, step, policy version and text.
@@ -262,9 +260,7 @@ class TrajectoriesView(ApiView):
             reward_result=short_text(request, "reward_result", most=200),
             text=short_text(request, "q", most=500),
         )
-        return Response(
-            paginate(trajectories.query(run, wanted), read_page(request), TrajectorySerializer.render)
-        )
+        return trajectories.query(run, wanted)
 
 
 class TrajectoryView(ApiView):
@@ -283,8 +279,9 @@ class TrajectoryView(ApiView):
 class TimelineView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="timeline",
+    @endpoint(
+        "timeline",
+        returns=TimelineSerializer,
         parameters=[
             OpenApiParameter("from", OpenApiTypes.FLOAT, description="begin of the window, unix seconds"),
             OpenApiParameter("to", OpenApiTypes.FLOAT, description="end of the window, unix seconds"),
@@ -294,9 +291,8 @@ class TimelineView(ApiView):
                 description=f"{timeline.DEFAULT_SPANS} when left out, at most {timeline.MAX_SPANS}",
             ),
         ],
-        responses=TimelineSerializer,
     )
-    def get(self, request: Request, run_id: str) -> Response:
+    def get(self, request: Request, run_id: str) -> object:
         """Read the timeline of a run.
 
         What each engine and the trainer did in a window: generation, loads, rewards, waits and train steps.
@@ -306,22 +302,20 @@ class TimelineView(ApiView):
         if first is not None and last is not None and last < first:
             raise invalid_parameter("to", f"to={last} lies before the window's begin at {first}")
         limit = whole_number(request, "limit", lowest=1, highest=timeline.MAX_SPANS)
-        found = timeline.read(run, first=first, last=last, limit=limit or timeline.DEFAULT_SPANS)
-        return Response(TimelineSerializer.render(found))
+        return timeline.read(run, first=first, last=last, limit=limit or timeline.DEFAULT_SPANS)
 
 
 class AlertsView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(
-        operation_id="list_run_alerts",
+    @endpoint(
+        "list_run_alerts",
+        page=AlertSerializer,
         parameters=[
-            OpenApiParameter("open", OpenApiTypes.BOOL, description="true: only those that hold now"),
-            *PAGE_PARAMETERS,
+            OpenApiParameter("open", OpenApiTypes.BOOL, description="true: only those that hold now")
         ],
-        responses=page_of(AlertSerializer),
     )
-    def get(self, request: Request, run_id: str) -> Response:
+    def get(self, request: Request, run_id: str) -> object:
         """List the alerts of a run.
 
         What the metrics of the run say that somebody should look at.
@@ -329,7 +323,7 @@ class AlertsView(ApiView):
         found = alerts.alerts_of(run_for(caller_of(request), run_id))
         if one_of(request, "open", ["true", "false"]) == "true":
             found = found.filter(closed_at=None)
-        return Response(paginate(found, read_page(request), AlertSerializer.render))
+        return found
 
 
 class LogsView(ApiView):
@@ -378,7 +372,7 @@ def _chart_query(request: Request) -> charts.ChartQuery:
         name = "join" if join else "x_axis"
         raise invalid_parameter(
             name,
-            f"{name}={join or x_axis!r} is for axis=step: seconds begin anew with every attempt; "
+            f"{name}={join or x_axis!r} is for axis=step: seconds begin at 0 with every attempt; "
             f"leave {name} out, or use x_axis=wall",
         )
     x = {"lowest": -MAX_X, "highest": MAX_X}

@@ -110,7 +110,7 @@ def metrics(run: Run, wanted: ChartQuery) -> dict[str, Any]:
 
 def lineage(run: Run) -> list[Ancestor]:
     """The run and those that its weights come from, oldest first. A retry keeps counting its parent's steps; a
-    fork begins anew, so it is moved behind the step of its checkpoint."""
+    fork begins at 0, so it is moved behind the step of its checkpoint."""
     found = [Ancestor(run.pk)]
     child = run
     while len(found) <= MAX_ANCESTORS:
@@ -128,7 +128,7 @@ def lineage(run: Run) -> list[Ancestor]:
 
 
 def without_restart(source: str) -> str:
-    """`rollout-0#2/engine` is rollout-0 after its second restart in place; its line goes on from the first's."""
+    """`rollout-0#2/engine` is rollout-0 after its second restart in place; its line continues the first's."""
     return re.sub(r"#\d+", "", source)
 
 

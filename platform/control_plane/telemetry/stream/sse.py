@@ -2,7 +2,7 @@
 
 An EventSource, which can send no header, gets in with `ticket=` (POST /api/v1/stream-tickets; good once).
 
-Replays from `after_seq` (or the Last-Event-ID of a reconnecting client), then goes on live; a comment every
+Replays from `after_seq` (or the Last-Event-ID of a reconnecting client), then continues live; a comment every
 15 s keeps the connection. A run's stream ends with `event: end` and the run's status, once the run has ended
 and everything of the topic was sent. With `poll=5` the answer ends after the first frames, or after 5 s without one:
 for who sits behind a proxy that cuts or holds back answers without an end.
@@ -110,7 +110,7 @@ async def _events(
 ) -> AsyncIterator[str]:
     try:
         counted = _admit(address, caller)
-    except TooManyStreams as refusal:  # others began meanwhile
+    except TooManyStreams as refusal:  # others began in between
         yield f"event: error\ndata: {msgspec.json.encode(str(refusal)).decode()}\n\n"
         return
     mailbox = SubscriberQueue()

@@ -98,7 +98,7 @@ echo "$dataset" > "$out/dataset"
 
 echo "== run" >&2
 stage=run
-# By its id: name@latest may mean another upload by now, and a file that was uploaded before keeps its old version.
+# By its id: name@latest may mean another upload, and a file that was uploaded before keeps its old version.
 each --set "${GATE_SET:-}"
 options+=(--dataset "$dataset")
 patiently oolong run validate -f "$spec" "${options[@]}" >&2

@@ -28,7 +28,7 @@ class AsyncCheckpoints(AsyncResource):
     async def download(
         self, checkpoint_id: str, target: str | Path, *, progress: Progress | None = None
     ) -> Path:
-        """Its tar archive as one file, sha256 verified; a part that is there already is gone on with."""
+        """Its tar archive as one file, sha256 verified; a partial download resumes."""
         checkpoint = await self.get(checkpoint_id)
         file = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
         await download(self._connection, get("checkpoints/{}/download", bytes, checkpoint_id), file)

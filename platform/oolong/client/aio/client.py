@@ -120,7 +120,7 @@ class AsyncClient:
         """Stream a file, or a folder as a tar archive. Its sha256 goes along and is checked by the server.
 
         What is larger than 8 MiB goes in parts: a broken upload of the same bytes, also by an earlier process,
-        is gone on with.
+        resumes.
         """
         return await upload(self._connection, Path(path), purpose=purpose, progress=progress)
 

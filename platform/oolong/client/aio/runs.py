@@ -114,11 +114,11 @@ class AsyncRuns(AsyncResource):
         return await self._send(post("runs/{}/pause", models.Run, run_id))
 
     async def resume(self, run_id: str) -> models.Run:
-        """Put a paused run back into the queue; it goes on from its checkpoint."""
+        """Put a paused run back into the queue; it continues from its checkpoint."""
         return await self._send(post("runs/{}/resume", models.Run, run_id))
 
     async def retry(self, run_id: str) -> models.Run:
-        """A new run that goes on from the last checkpoint of a failed or stopped one."""
+        """A new run that continues from the last checkpoint of a failed or stopped one."""
         return await self._send(post("runs/{}/retry", models.Run, run_id))
 
     async def clone(

@@ -28,7 +28,7 @@ class AsyncTokens(AsyncResource):
     async def rotate(
         self, token_id: str, *, overlap_seconds: int = 3600, project: str | None = None
     ) -> models.CreatedToken:
-        """A new secret under the same id; the one before goes on for the overlap."""
+        """A new secret under the same id; the one before works for the overlap."""
         body = {"overlap_seconds": overlap_seconds}
         request = post("tokens/{}/rotate", models.CreatedToken, token_id, body=body)
         return await self._send(request.with_params(project=project))

@@ -1048,14 +1048,6 @@ class Sparkline(ApiModel):
     reward: list[float | None]
 
 
-class SpecWhatIf(ApiModel):
-    valid: bool
-    errors: list[SpecError]
-    warnings: list[LintFinding]
-    resolved: dict[str, Any] | None = None
-    what_if: WhatIf | None = None
-
-
 class Staleness(ApiModel):
     max: int
     on_straggler: str
@@ -1258,6 +1250,10 @@ class Validation(ApiModel):
 
 class Plan(Validation):
     plan: DryRun | None = None
+
+
+class SpecWhatIf(Validation):
+    what_if: WhatIf | None = None
 
 
 class WaitExplanation(ApiModel):

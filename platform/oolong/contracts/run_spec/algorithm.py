@@ -23,7 +23,7 @@ OBJECTIVE_OPTIONS: dict[str, dict[str, float]] = {
 
 
 class ImportanceWeightSection(Section):
-    """The importance weight w = proximal / behaviour probability of what was sampled: it corrects for stale data and
+    """The importance weight w = proximal / behavior probability of what was sampled: it corrects for stale data and
     for the engine's own rounding. w multiplies the loss, has no gradient, and is fixed for the train step. Under
     `algorithm.proximal: none` there is no proximal policy and w is 1."""
 
@@ -85,7 +85,7 @@ class ImportanceWeightSection(Section):
 class AdvantageSection(Section):
     estimator: Literal["outcome", "gae"] = Field(
         "outcome",
-        description="one advantage per rollout from its reward, or one per token by generalised advantage "
+        description="one advantage per rollout from its reward, or one per token by generalized advantage "
         "estimation (with critic: none, values are 0)",
     )
     mean: Literal["batch", "group", "none"] = Field(
@@ -147,7 +147,7 @@ class KlSection(Section):
     )
     importance_correction: bool = Field(
         False,
-        description="weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds "
+        description="weigh each token's KL in the loss by current / behavior probability, as importance_weight bounds "
         "it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that "
         "sampled them. apply_to: loss only",
     )
@@ -204,7 +204,7 @@ class AlgorithmSection(Section):
     )
     proximal: Literal["recompute", "none"] = Field(
         "recompute",
-        description="proximal logprobs: recomputed before each train step, or the behaviour ones in their place",
+        description="proximal logprobs: recomputed before each train step, or the behavior ones in their place",
     )
     clip_low: PositiveFloat = Field(0.2, description="the ratio is clipped at 1 - clip_low")
     clip_high: PositiveFloat = Field(0.2, description="and at 1 + clip_high")

@@ -1,4 +1,4 @@
-"""Scoring of a held-out split while the run goes on."""
+"""Scoring of a held-out split while the run continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EvaluationSection(Section):
     prompts: PositiveInt = Field(256, description="rows scored, from the first on")
     at_start: bool = Field(True, description="score the initial weights before training")
     every_steps: PositiveInt | None = Field(
-        None, description="score every so many train steps as well, while the run goes on"
+        None, description="score every so many train steps as well, while the run continues"
     )
     allow_blocking: bool = Field(
         False,

@@ -109,7 +109,7 @@ class WorkflowSection(Section):
     name: Literal["single_turn", "multi_turn", "python_tool", "agent_session"] = Field(
         "single_turn",
         description="the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets "
-        "feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on "
+        "feedback and answers again; python_tool: Python that the policy writes runs in the sandbox, and it continues "
         "with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set "
         "rewards, and end their sessions",
     )

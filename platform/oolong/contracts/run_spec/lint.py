@@ -213,8 +213,8 @@ def _stale_without_correction(spec: RunSpec, facts: Facts) -> str | None:
     if algorithm.objective != "ppo" or algorithm.loss_function or bound <= 1:
         return None
     if algorithm.proximal == "none":
-        return f"objective ppo clips around the behaviour policy, which is up to {bound} versions old"
-    return f"objective ppo has no behaviour weight: it takes data up to {bound} versions old for fresh"
+        return f"objective ppo clips around the behavior policy, which is up to {bound} versions old"
+    return f"objective ppo has no importance weight: it takes data up to {bound} versions old for fresh"
 
 
 def _loss_constant_odd(spec: RunSpec, facts: Facts) -> str | None:

@@ -154,7 +154,7 @@ def layer_activation_bytes(shape: ModelShape, element: int) -> int:
 
 
 def engine_bytes(spec: RunSpec, parameters: int, kv_bytes_per_token: int) -> int:
-    """One engine: a whole copy of the weights, and the cache that it is told to have."""
+    """One engine: a whole copy of the weights, and the cache that it is configured to have."""
     return parameters * _element(spec) + kv_bytes_per_token * spec.rollout.engine_max_total_tokens
 
 

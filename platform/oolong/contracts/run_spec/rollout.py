@@ -73,7 +73,7 @@ class RolloutSection(Section):
     interruption: Literal["retract", "abort"] = Field(
         "retract",
         description="how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); "
-        "abort takes its tokens back and sends it anew with them (any version)",
+        "abort takes its tokens back and sends it again with them (any version)",
     )
     repeatable_sampling: bool = Field(
         False,
@@ -114,7 +114,8 @@ class RolloutSection(Section):
 class StalenessSection(Section):
     max: NonNegativeInt = Field(4, description="max staleness (eta): 0 synchronous, 1 one-step overlap")
     on_straggler: Literal["keep", "drop", "wait"] | None = Field(
-        None, description="fate of groups older than the bound at take; default wait for max <= 1, else keep"
+        None,
+        description="what happens to groups older than the bound at take; default wait for max <= 1, else keep",
     )
 
     @property

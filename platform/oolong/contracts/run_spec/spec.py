@@ -69,7 +69,7 @@ class RunSpec(Section):
         if self.kind == "rl" and self.rollout.group_size == 1 and "group" in (advantage.mean, advantage.std):
             raise refuse(
                 "group_of_one",
-                "group_size=1 gives every advantage the value 0 under group normalisation; take "
+                "group_size=1 gives every advantage the value 0 under group normalization; take "
                 "group_size >= 2 or advantage.mean: batch",
                 "rollout", "group_size",
             )  # fmt: skip

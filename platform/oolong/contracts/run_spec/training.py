@@ -48,7 +48,7 @@ class TrainerSection(Section):
             raise refuse(
                 "compile_needs_bfloat16",
                 f"compile=true with dtype={self.dtype!r}: without the variable-length kernel, which takes bfloat16, a "
-                "layer would be compiled anew for each batch; take dtype: bfloat16, or leave compile out",
+                "layer would be compiled again for each batch; take dtype: bfloat16, or leave compile out",
                 "compile",
             )
         return self

@@ -100,5 +100,5 @@ def call(route: Route, bearer: str, ids: Mapping[str, str]) -> Any:
 
 @cache
 def _client() -> Client:
-    """One for all calls: each loads the middleware anew, which takes as long as a call."""
+    """One for all calls: each loads the middleware again, which takes as long as a call."""
     return Client()

@@ -10,14 +10,14 @@ from typing import Any
 from django.apps import apps
 from django.db import connection
 
-# What is told of one field at a time, or before the body is read.
+# What is said of one field at a time, or before the body is read.
 ELSEWHERE = {
     "POST /runs": "runs/test_specs.py, test_drafts.py, test_dedupe.py, test_templates.py",
     "POST /runs/validate": "runs/test_specs.py, test_templates.py",
     "POST /runs/plan": "runs/test_plan_jobs.py, test_templates.py",
     "POST /runs/simulate": "telemetry/test_simulate.py",
     "POST /runs/what-if": "runs/test_what_if.py",
-    "PUT /session/project": "test_teams.py: a token is of one project, and that is told first",
+    "PUT /session/project": "test_teams.py: a token is of one project, and that error comes first",
 }
 SECRET = {"password", "secret", "value"}  # never repeated
 

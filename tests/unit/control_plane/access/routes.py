@@ -316,7 +316,7 @@ ROLES = ("viewer", "editor", "operator", "admin", "admin of the team", "admin of
 
 # An attempt that the run has left behind (a newer epoch, on another node): what its old node still gets.
 STALE = {
-    "POST /agent/heartbeat": 200,  # and is told to stop
+    "POST /agent/heartbeat": 200,  # and has to stop
     "GET /agent/artifacts/{sha256}": 404,
     "POST /agent/attempts/{attempt_id}/checkpoints": 409,
     "PUT /agent/uploads/{upload_id}/parts/{number}": 200,  # bytes only: completing them is refused
@@ -329,7 +329,7 @@ STALE = {
     "POST /agent/imports/{import_id}/failed": 422,  # without a body
     "POST /agent/imports/{import_id}/uploads": 422,
     "PUT /agent/imports/{import_id}/parts/{number}": 200,
-    "POST /agent/imports/{import_id}/complete": 200,  # and is told that it is no model
+    "POST /agent/imports/{import_id}/complete": 200,  # and learns that it is no model
     "POST /agent/jobs/{job_id}/secrets": 409,
     "POST /agent/telemetry": 422,  # without a body; each chunk has its own result
 }

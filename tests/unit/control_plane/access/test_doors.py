@@ -27,7 +27,7 @@ CLOSED = [route for route in VIEWS if ROUTES[route.name] != OPEN]
 USERS_OWN = [route for route in CLOSED if ROUTES[route.name] != NODE]
 
 
-def test_every_door_and_topic_and_scope_is_in_the_table() -> None:
+def test_every_endpoint_and_topic_and_scope_is_in_the_table() -> None:
     assert {route.name for route in ALL} == set(ROUTES)
     assert {str(pattern.pattern) for pattern in websocket_urlpatterns} == set(SOCKETS)
     assert dict(topics.TOPICS) == TOPICS
@@ -41,7 +41,7 @@ def test_nobody_comes_in_without_a_credential(world: World) -> None:
         assert (reply.status_code, reply.json()["code"]) == (401, "not_authenticated"), route.name
 
 
-def test_a_dead_or_unfit_credential_opens_no_door(quick: World) -> None:
+def test_a_dead_or_unfit_credential_opens_no_endpoint(quick: World) -> None:
     for route in CLOSED:
         unfit = "alice" if ROUTES[route.name] == NODE else "node"
         for name in (*DEAD, unfit):

@@ -247,7 +247,7 @@ def test_a_submission_above_the_cap_of_the_role_is_refused(world: World) -> None
     assert submit("admin", 1000).status_code == 201
 
 
-# --- what is wrong is told field by field, and nothing of it stays
+# --- what is wrong is reported field by field, and nothing of it stays
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,7 @@ def faults_of(world: World, name: str, body: Any, query: str = "") -> dict[str, 
     return {error["pointer"]: error["message"] for error in reply.json()["errors"]}
 
 
-def test_a_body_that_is_wrong_in_every_field_is_told_each_with_what_stands_there(
+def test_a_body_that_is_wrong_in_every_field_gets_an_error_for_each_with_its_value(
     world: World, schema: dict[str, Any]
 ) -> None:
     before, routes = rows_in_tables(), list(forms(schema))
@@ -286,7 +286,7 @@ def test_a_body_that_is_wrong_in_every_field_is_told_each_with_what_stands_there
     assert rows_in_tables() == before
 
 
-def test_a_question_that_is_wrong_in_one_field_is_told_which_and_what_stands_there(
+def test_a_query_that_is_wrong_in_one_field_gets_an_error_with_its_name_and_value(
     world: World, schema: dict[str, Any]
 ) -> None:
     asked = list(questions(schema))
@@ -310,7 +310,7 @@ def test_a_parameter_that_no_address_knows_is_refused_and_never_passed_over(
             {},
         )
         if reply.status_code in (401, 403):
-            continue  # nodes', operators': who may not come in is told that and nothing else
+            continue  # nodes', operators': who may not come in gets that error and nothing else
         asked += 1
         assert reply.status_code == 422, (name, reply.status_code)
         [fault] = reply.json()["errors"]
@@ -323,7 +323,7 @@ def test_a_parameter_that_no_address_knows_is_refused_and_never_passed_over(
     assert api(world.tokens["alice"], "PUT", "/runs?nonsense=1", {}).status_code == 405
 
 
-def test_what_is_told_elsewhere_is_a_route(schema: dict[str, Any]) -> None:
+def test_what_is_tested_elsewhere_is_a_route(schema: dict[str, Any]) -> None:
     assert set(ELSEWHERE) <= {
         f"{method.upper()} {path.removeprefix('/api/v1')}"
         for path in schema["paths"]

@@ -50,7 +50,7 @@ def session_of(world: World, name: str) -> str:
     return browser.cookies[settings.SESSION_COOKIE_NAME].value
 
 
-def test_a_topic_is_heard_by_exactly_those_who_may(world: World) -> None:
+def test_a_topic_is_received_by_exactly_those_who_may(world: World) -> None:
     known = list(callers(world))
     for topic, need in TOPICS.items():
         named = topic.format_map(world.ids)
@@ -122,7 +122,7 @@ def test_the_relay_needs_the_scope_of_its_endpoint_and_a_run_of_ones_own(world: 
             "no answer without a CSRF token"
         )
         for scope in SCOPES:
-            # The run is not running: who may ask is told to come back.
+            # The run is not running: who may ask has to come back.
             expected = 503 if scope == need else 403
             assert get(world, path, world.tokens[f"only {scope}"]).status_code == expected, scope
         for role in ROLES:
@@ -157,7 +157,7 @@ async def first_answer(path: str, *messages: dict[str, Any], **headers: str) -> 
 def test_the_live_socket_ends_for_whoever_may_not(world: World) -> None:
     run = {"op": "subscribe", "topic": f"run:{world.ids['run_id']}"}
 
-    async def knock_at_all() -> None:
+    async def connect_to_all() -> None:
         for name in (*DEAD, "node"):
             auth = {"op": "auth", "token": world.tokens[name]}
             assert await first_answer("ws/v1", auth) == 4401, name
@@ -170,14 +170,14 @@ def test_the_live_socket_ends_for_whoever_may_not(world: World) -> None:
             assert await first_answer("ws/v1", auth, run) == expected, name
         await hub().close()
 
-    async_to_sync(knock_at_all)()
+    async_to_sync(connect_to_all)()
 
 
 def test_a_browsers_socket_must_come_from_our_own_page(world: World) -> None:
     cookie = f"{settings.SESSION_COOKIE_NAME}={session_of(world, 'viewer')}"
     run = {"op": "subscribe", "topic": f"run:{world.ids['run_id']}"}
 
-    async def knock_at_all() -> None:
+    async def connect_to_all() -> None:
         for origin, expected in (
             ("http://testserver", "subscribed"), ("https://evil.example", 4403), ("null", 4403), ("", 4403),
         ):  # fmt: skip
@@ -185,14 +185,14 @@ def test_a_browsers_socket_must_come_from_our_own_page(world: World) -> None:
             assert await first_answer("ws/v1", run, **headers) == expected, origin
         await hub().close()
 
-    async_to_sync(knock_at_all)()
+    async_to_sync(connect_to_all)()
 
 
 def test_the_relays_socket_is_for_nodes_alone(world: World) -> None:
-    async def knock_at_all() -> None:
+    async def connect_to_all() -> None:
         for name in (*DEAD, "alice"):
             bearer = f"Bearer {world.tokens[name]}"
             assert await first_answer("ws/v1/tunnel", authorization=bearer) == 4401, name
         assert await first_answer("ws/v1/tunnel") == 4401
 
-    async_to_sync(knock_at_all)()
+    async_to_sync(connect_to_all)()

@@ -265,7 +265,7 @@ def test_an_account_whose_sign_ins_were_not_counted_loses_nothing_while_its_user
     assert oidc.take_lapsed_roles(now=now) == 1 and not user.team_memberships.exists()
 
 
-def test_the_last_admin_is_kept_however_long_ago_the_sign_in(
+def test_the_last_admin_stays_however_long_ago_the_sign_in(
     provider: Provider, settings: Any, person: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     bob = person("bob")

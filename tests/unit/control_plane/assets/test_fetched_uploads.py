@@ -69,18 +69,18 @@ def test_a_project_fetches_no_more_at_once_than_its_share(
 ) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, project_fetches=1)
     other = person("bob", project="another")
-    meanwhile: list[Any] = []
+    concurrent: list[Any] = []
 
     def slow(request: httpx.Request) -> httpx.Response:
         answering(monkeypatch, rows_csv)
-        meanwhile.extend(
+        concurrent.extend(
             who.post("/uploads/fetch", {"url": "https://example.org/b"}) for who in (alice, other)
         )
         return rows_csv(request)
 
     answering(monkeypatch, slow)
     assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
-    refused, elsewhere = meanwhile
+    refused, elsewhere = concurrent
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many_fetches")
     assert refused["Retry-After"] == "5" and elsewhere.status_code == 201
     assert alice.post("/uploads/fetch", {"url": "https://example.org/c"}).status_code == 201, "it has ended"

@@ -238,7 +238,7 @@ def test_a_node_to_which_nothing_new_goes_takes_none(
     assert first.beat().imports == [identity]
     assert call(first, identity, "begin").status_code == 200
     row.update(**changes)
-    assert first.beat().imports == [identity], "what it has it goes on with"
+    assert first.beat().imports == [identity], "what it has it continues with"
     row.update(**changes)
     assert call(first, identity, "begin").status_code == 200
 

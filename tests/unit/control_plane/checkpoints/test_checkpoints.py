@@ -404,7 +404,7 @@ def test_an_evaluation_or_a_chat_needs_its_checkpoint_while_it_lasts(alice: Any,
     assert {found["id"] for found in plan(alice, keep_last=1)["free"]} == {scored.pk, talked.pk}
 
 
-def test_what_a_live_run_would_go_on_from_is_kept_and_freed_once_it_has_ended(
+def test_what_a_live_run_would_resume_from_stays_and_is_deleted_once_it_has_ended(
     alice: Any, node: Any, start: Any, commit_checkpoint: Any, clock: Any
 ) -> None:
     machine = node()
@@ -424,7 +424,7 @@ def test_what_a_live_run_would_go_on_from_is_kept_and_freed_once_it_has_ended(
     assert [found["keep_reasons"] for found in kept] == [[f"run 'a run' ({retry['id']}) resumes from it"]]
 
 
-def test_a_checkpoint_that_is_freed_between_check_and_submission_starts_no_run(
+def test_a_checkpoint_that_is_deleted_between_check_and_submission_starts_no_run(
     alice: Any, stored: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = stored()

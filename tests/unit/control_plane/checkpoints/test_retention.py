@@ -18,7 +18,7 @@ def candidate(step: int, *, run: str = "run_a", days: float = 0, **changes: Any)
 
 
 def freed(candidates: list[Candidate], **rules: Any) -> set[str]:
-    return {decision.id for decision in evaluate(candidates, Policy(**rules), now=NOW) if decision.freed}
+    return {decision.id for decision in evaluate(candidates, Policy(**rules), now=NOW) if decision.deletable}
 
 
 STEPS = [candidate(step) for step in (10, 20, 30, 40)]

@@ -32,7 +32,7 @@ def test_a_user_has_so_many_from_everywhere() -> None:
         held[2].identify("usr_1")
     held[2].identify("usr_2")
     held[0].identify("usr_1")  # says so again
-    held[0].identify("usr_3")  # another one by now
+    held[0].identify("usr_3")  # another one now
     ours.open("198.51.100.9").identify("usr_1")
 
 

@@ -140,7 +140,7 @@ def test_pause_resume_and_cancel_are_of_the_whole(alice: Any, clock: Any) -> Non
     advance(clock)
     assert {run.status for run in Run.objects.all()} == {"PAUSED"}
     advance(clock)
-    assert Run.objects.count() == 2, "nothing begins meanwhile"
+    assert Run.objects.count() == 2, "nothing begins"
     alice.post(f"/sweeps/{made['id']}/resume")
     advance(clock)
     assert {run.status for run in Run.objects.all()} == {"QUEUED"}
@@ -189,7 +189,7 @@ def test_a_maker_who_left_and_an_input_that_is_gone_are_said(alice: Any, person:
         ({"objective": {"metric": "reward/mean", "goal": "most"}}, "/objective/goal", "'max', 'min'"),
         ({"stop": {}}, "/stop", "leave the stop rule out"),
         ({"stop": {"at_step": 3}}, "/stop", "together"),
-        ({"colour": "red"}, "/colour", "unknown key"),
+        ({"hue": "red"}, "/hue", "unknown key"),
         ({"parameters": [{"pointer": "/trainer/lerning_rate", "values": [1]}]}, "/spec/trainer/lerning_rate", "point 1"),
         ({"parameters": [{"pointer": "/trainer/minibatches", "values": [4, 5]}]}, "/spec/trainer/minibatches", "point 2 (minibatches=5)"),
         ({"parameters": [{"pointer": "/model/base_model", "values": ["none"]}]}, "/spec/model/base_model", "no base model"),

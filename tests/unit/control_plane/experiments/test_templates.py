@@ -95,7 +95,7 @@ def test_a_teams_template_is_in_every_project_of_it_and_made_by_its_admins(alice
         ({"spec": {"staleness": {"max": -1}}}, "/spec/staleness/max"),
         ({"spec": {"dataset": 3}}, "/spec/dataset"),
         ({"name": "Ours!"}, "/name"),
-        ({"colour": 1}, "/colour"),
+        ({"hue": 1}, "/hue"),
     ],
 )
 def test_a_template_that_no_spec_could_hold_is_refused(

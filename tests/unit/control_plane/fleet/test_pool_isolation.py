@@ -50,7 +50,7 @@ def secrets_of(machine: Any, job: Job) -> Any:
 
 
 def named_by(machine: Any) -> set[str]:
-    """Runs of which the node is told anything."""
+    """Runs that the node learns of."""
     return {attempt.run_id for attempt in machine.beat().attempts}
 
 
@@ -179,7 +179,7 @@ def test_after_the_unbinding_the_node_gets_nothing_more_and_the_run_goes_back_to
     assert red.see(run["id"])["status"] == "STARTING"
 
 
-def test_a_job_that_had_not_begun_is_never_told_to_the_node(red: Any, node: Any, tick: Any) -> None:
+def test_a_job_that_had_not_begun_is_never_sent_to_the_node(red: Any, node: Any, tick: Any) -> None:
     machine = node("honest", pool="red-gpus")
     run = red.run(placement={"pool": "red-gpus"}, **SECRETS)
     tick()
@@ -406,7 +406,7 @@ def test_runs_of_a_revoked_node_go_on_elsewhere_and_none_fails(
     assert [one.run_id for one in other.beat().attempts] == [run["id"]]
 
 
-def test_a_run_is_not_failed_for_what_a_revoked_node_kept(
+def test_a_run_is_not_failed_for_what_a_revoked_node_held_back(
     red: Any, admin_of_red: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
 ) -> None:
     """Neither a checkpoint that never came, nor twenty attempts lost before, is held against the run."""

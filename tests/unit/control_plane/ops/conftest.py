@@ -13,7 +13,7 @@ from control_plane.core.infra.database import connect_parameters
 
 @contextmanager
 def _other_database() -> Iterator[str]:
-    """Django's default connection goes to a new, empty database meanwhile."""
+    """Django's default connection goes to a new, empty database."""
     name = f"other_{secrets.token_hex(4)}"
     before = connection.settings_dict["NAME"]
     known = connect_parameters()

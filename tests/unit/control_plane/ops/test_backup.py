@@ -171,9 +171,7 @@ def test_verify_names_what_is_missing_and_what_nobody_names(alice: Person, setti
     assert young == ["missing"], "a blob is written before its row: a young one is no finding"
 
 
-def test_what_nobody_names_is_freed_when_it_is_old_and_only_when_that_is_asked(
-    alice: Person, settings: Any
-) -> None:
+def test_an_old_unreferenced_blob_is_deleted_only_on_request(alice: Person, settings: Any) -> None:
     upload = Upload.objects.get(pk=alice.upload(b"of somebody"))
     old, young = store.put([b"old, of nobody"]), store.put([b"young, of nobody"])
     line = store.put([EMPTY_LINE])  # a playground's, which no row names
@@ -218,7 +216,7 @@ def test_a_copy_of_the_database_frees_nothing_in_the_store_of_the_original(
     assert "0 blob(s)" in do("verify", "--free-unnamed"), "the original still may"
 
 
-def test_bytes_that_were_written_again_meanwhile_are_not_freed(settings: Any) -> None:
+def test_bytes_that_were_written_again_are_not_deleted(settings: Any) -> None:
     blob = store.put([b"written again"])
     os.utime(path_of(blob.sha256, settings), (1.0, 1.0))
     now = clock.now()
@@ -253,7 +251,7 @@ def test_a_backup_of_a_store_that_lost_a_blob_is_refused_and_leaves_nothing(
         do("verify", "--backup", str(tmp_path / "backup"))
 
 
-def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_freed(
+def test_a_checkpoint_that_is_deleted_during_the_backup_is_restored_as_deleted(
     alice: Person,
     node: Callable[..., SimulatedNode],
     start: Callable[..., Any],
@@ -287,7 +285,7 @@ def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_free
         assert checkpoint.state == CheckpointState.DELETED
 
 
-def test_a_file_of_trajectories_that_is_freed_while_the_backup_is_made_is_not_restored(
+def test_a_trajectory_file_that_is_deleted_during_the_backup_is_not_restored(
     alice: Person,
     other_database: OtherDatabase,
     monkeypatch: pytest.MonkeyPatch,

@@ -57,7 +57,7 @@ def test_planners_that_run_at_once_sell_every_slot_once(alice: Any, node: Any, c
     at_once(4, lambda: schedule_runs(now=clock.now))
     open_leases = Lease.objects.filter(released_at=None)
     assert open_leases.count() == open_leases.values("slot").distinct().count() == 2 * Attempt.objects.count()
-    schedule_runs(now=clock.now)  # whose slot another planner sold meanwhile is planned anew by the next tick
+    schedule_runs(now=clock.now)  # whose slot another planner sold is planned again by the next tick
     assert open_leases.count() == open_leases.values("slot").distinct().count() == 6
     assert Attempt.objects.count() == Run.objects.filter(status="STARTING").count() == 3
 
@@ -143,7 +143,7 @@ def test_a_tick_that_runs_already_is_not_run_again(db: None) -> None:
     outer()
     assert ran == ["outer"]
     outer()
-    assert ran == ["outer", "outer"], "the lock is given back"
+    assert ran == ["outer", "outer"], "the lock is released"
 
 
 def test_an_invitation_that_two_accept_at_once_lets_one_in(alice: Any) -> None:
@@ -326,7 +326,7 @@ def test_retention_waits_for_who_is_about_to_need_a_checkpoint_and_spares_it(
 
 
 @pytest.mark.parametrize("how", ["alias", "pin", "fork"])
-def test_who_comes_after_retention_is_told_that_the_bytes_are_gone(
+def test_after_retention_the_error_says_that_the_bytes_are_gone(
     alice: Any, clock: Any, old: Checkpoint, how: str
 ) -> None:
     policy, _ = policy_of(alice.project)

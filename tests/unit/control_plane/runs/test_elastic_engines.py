@@ -1,4 +1,4 @@
-"""The number of engines changes while a run goes on: slots join its attempt and leave it."""
+"""The number of engines changes while a run continues: slots join its attempt and leave it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_without_an_idle_slot_it_waits_and_says_so(alice: Any, node: Any, start:
     assert alice.see(run["id"])["conditions"] == []
 
 
-def test_who_waits_in_the_queue_goes_before_a_wish_for_more(
+def test_the_queue_goes_before_a_request_for_more_engines(
     alice: Any, node: Any, start: Any, tick: Any
 ) -> None:
     run = start(node(slots=4))

@@ -1,4 +1,4 @@
-"""Eval runs: one slot, no trainer, no checkpoint of their own, and what they measure is told of the checkpoint."""
+"""Eval runs: one slot, no trainer, no checkpoint of their own, and what they measure is recorded for the checkpoint."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_takes_one_slot_and_succeeds_without_a_checkpoint(
     assert metrics["reward_mean"] == 0.2, "what was known of it before stays"
 
 
-def test_of_a_base_model_no_checkpoint_is_told_anything(
+def test_an_eval_of_a_base_model_changes_no_checkpoint(
     alice: Any, node: Any, start: Any, checkpoint: Checkpoint
 ) -> None:
     run = start(node(slots=1), **SPEC)
@@ -121,7 +121,7 @@ def test_without_scores_it_has_not_succeeded(alice: Any, node: Any, start: Any, 
         ({"evaluation": {"prompts": 8, "dataset": "sums@1"}}, "/evaluation/dataset", "option_of_training"),
     ],
 )
-def test_what_it_cannot_score_is_refused_at_the_door(
+def test_what_it_cannot_score_is_rejected_at_submission(
     alice: Any, change: dict[str, Any], pointer: str, code: str
 ) -> None:
     reply = alice.post("/runs", {"spec": alice.spec(**{**SPEC, **change})})

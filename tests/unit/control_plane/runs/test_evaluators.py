@@ -135,7 +135,7 @@ def test_a_run_that_waits_for_its_slot_gets_it(alice: Any, evaluated: Any, tick:
     assert said[-1] == "evaluator-1 stops: a run needs its slot"
 
 
-def test_the_queue_and_a_wish_for_engines_go_before_it(
+def test_the_queue_and_a_request_for_engines_go_before_it(
     alice: Any, node: Any, start: Any, tick: Any, tell: Any
 ) -> None:
     machine = node(slots=3)
@@ -184,7 +184,7 @@ def test_a_run_that_waits_for_its_teams_limit_does_not_wait_for_one_evaluator_af
         tick()
         machine.beat()
     assert alice.see(third)["status"] == "STARTING"
-    assert Job.objects.filter(evaluates=TASK).count() == 1, "none came for the other run meanwhile"
+    assert Job.objects.filter(evaluates=TASK).count() == 1, "none came for the other run"
 
 
 @pytest.mark.parametrize("reason", [EndReason.ROLLOUT_CRASH_LOOP, EndReason.MODEL_INVALID, None])
@@ -376,7 +376,7 @@ def test_a_controller_waits_for_none_where_none_can_come(node: Any, start: Any) 
         "step-2-v" + "2" * 40,
     ],
 )
-def test_a_wish_of_another_shape_is_none(
+def test_a_malformed_request_is_ignored(
     alice: Any, node: Any, start: Any, tick: Any, tell: Any, wanted: Any
 ) -> None:
     machine = node(slots=3)
@@ -387,7 +387,7 @@ def test_a_wish_of_another_shape_is_none(
     assert Run.objects.get(pk=run["id"]).status == "RUNNING" and held() == {"cpu-0", "cpu-1"}
 
 
-def test_only_a_controller_may_wish(alice: Any, node: Any, start: Any, tick: Any) -> None:
+def test_only_a_controller_may_request(alice: Any, node: Any, start: Any, tick: Any) -> None:
     """A trainer may run code of its project; that of a run without engines would have none to count from."""
     machine = node(slots=3)
     start(machine, **EVALUATED)

@@ -200,7 +200,7 @@ def test_a_run_whose_secret_is_gone_fails_with_the_cause_and_is_not_tried_again(
     [({"value": "7 chars"}, "/value"), ({"value": "  padded \n"}, "/value"), ({"jobs": ["engine"]}, "/jobs/0"),
      ({"jobs": "trainer"}, "/jobs")],
 )  # fmt: skip
-def test_a_secret_for_jobs_that_could_not_be_kept_out_of_logs_is_refused(
+def test_a_secret_that_could_not_be_redacted_from_logs_is_rejected(
     alice: Any, change: Any, pointer: str
 ) -> None:
     reply = alice.post("/secrets", {"name": "KEY", "value": VALUE, "jobs": ["trainer"], **change})

@@ -332,7 +332,7 @@ def test_a_stopped_run_is_never_failed_even_if_its_trainer_dies_of_it(
     assert alice.see(run["id"])["status"] == "STOPPED"
 
 
-def test_a_job_stopped_before_its_node_heard_of_it_is_taken_as_never_started(
+def test_a_job_stopped_before_its_node_received_it_counts_as_never_started(
     alice: Any, node: Any, tick: Any
 ) -> None:
     machine = node()

@@ -52,7 +52,7 @@ def test_a_paused_run_gives_its_slots_back_and_resumes_from_its_checkpoint(
     assert not Lease.objects.filter(released_at=None).exists()
     other = alice.run()
     tick()
-    assert alice.see(other["id"])["status"] == "STARTING", "another run has the slots meanwhile"
+    assert alice.see(other["id"])["status"] == "STARTING", "another run has the slots"
     alice.post(f"/runs/{other['id']}/stop")
     end_jobs(machine, tick)
 
@@ -229,7 +229,7 @@ def test_a_clone_takes_the_spec_with_changes_and_a_fork_takes_the_weights(
     store_checkpoint(machine, run, commit_checkpoint, step=5)
     fork = alice.post(f"/runs/{run['id']}/clone", {"checkpoint": "latest"}).json()
     assert fork["model"]["kind"] == "checkpoint" and fork["parent"]["relation"] == "fork"
-    assert Run.objects.get(pk=fork["id"]).resume_checkpoint is None, "its optimizer and data order begin anew"
+    assert Run.objects.get(pk=fork["id"]).resume_checkpoint is None, "its optimizer and data order start over"
 
 
 def test_a_change_that_makes_no_valid_spec_is_refused_with_its_field(alice: Any) -> None:

@@ -1,4 +1,4 @@
-"""Changes of a run that goes on: refused with their field, folded into one state, carried to the node."""
+"""Changes of a run that continues: refused with their field, folded into one state, carried to the node."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_cannot_change_is_refused_with_its_field(
     assert Run.objects.get().live == {}
 
 
-def test_nothing_to_change_an_ended_run_and_a_wish_before_the_start_are_refused(
+def test_an_empty_change_an_ended_run_and_a_change_before_the_start_are_rejected(
     alice: Any, person: Any
 ) -> None:
     run = alice.run()

@@ -170,7 +170,7 @@ def test_a_cursor_with_a_time_without_zone_is_refused(alice: Any) -> None:
         ("created_after=yesterday", "/created_after", "with a time zone"),
         ("created_after=2026-01-01T12:00:00", "/created_after", "with a time zone"),
         ("created_before=2026-13-01T12:00:00Z", "/created_before", "with a time zone"),
-        ("sort=colour", "/sort", "one of created"),
+        ("sort=hue", "/sort", "one of created"),
         ("dataset=sums@three", "/dataset", "name@3"),
         ("name=%0A", "/name", "printable text"),
         ("text=" + "x" * 401, "/text", "400 characters"),
@@ -198,7 +198,7 @@ def test_a_page_costs_the_same_queries_however_many_runs_it_shows(alice: Any) ->
     assert queries("limit=4&sort=-reward&metric=reward/mean%3E0&tag=all") == queries("limit=4")
 
 
-def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(alice: Any, person: Any) -> None:
+def test_a_view_is_saved_used_shared_and_changed_by_its_owner_alone(alice: Any, person: Any) -> None:
     query = {"tag": ["all", "tag1"], "sort": "-reward"}
     made = alice.post("/saved-views", {"name": "good ones", "query": query})
     assert made.status_code == 201, made.content
@@ -234,7 +234,7 @@ def test_a_view_of_what_no_list_takes_is_refused(alice: Any, query: dict[str, An
     assert alice.get("/saved-views").json()["data"] == []
 
 
-def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> None:
+def test_an_older_evaluation_stays_and_an_older_step_does_not(alice: Any) -> None:
     row = Run.objects.get(pk=alice.run()["id"])
     with transaction.atomic():
         for step, values in (

@@ -203,7 +203,7 @@ def test_a_total_that_begins_anew_counts_from_there() -> None:
     assert evaluate(window(times=times)) == {}
 
 
-def test_rules_look_only_at_metrics_that_are_in_the_catalogue() -> None:
+def test_rules_look_only_at_metrics_that_are_in_the_catalog() -> None:
     assert set(STEP_METRICS) | set(TIME_METRICS) <= set(METRICS) and set(START_METRICS) <= set(STEP_METRICS)
 
 

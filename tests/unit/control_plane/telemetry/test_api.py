@@ -82,8 +82,8 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
     assert read(f"{run}/trajectories").json() == {"data": [], "next_cursor": None, "has_more": False}
     assert read(f"{run}/logs").json()["data"][0]["bytes"] == 6
     assert read(f"{run}/logs", job=world.trainer.pk).json()["text"] == "hello\n"
-    catalogue = [{"name": one.name, "unit": one.unit, "help": one.help} for one in METRICS.values()]
-    assert read("metrics/definitions").json() == {"data": catalogue}
+    catalog = [{"name": one.name, "unit": one.unit, "help": one.help} for one in METRICS.values()]
+    assert read("metrics/definitions").json() == {"data": catalog}
     assert answer["series"][0]["unit"] == METRICS["reward/mean"].unit
 
 
@@ -205,7 +205,7 @@ async def test_a_polled_stream_ends_with_what_there_is(stream_world: World) -> N
     assert [event["event"] for event in over] == ["subscribed", "end"]
 
 
-async def test_a_quiet_stream_is_kept_alive(stream_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_stream_stays_alive(stream_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.05)
     token = await database_sync_to_async(stream_world.token)()
     answer = await AsyncClient().get(

@@ -239,7 +239,7 @@ def test_one_that_cannot_be_stored_with_the_others_is_stored_alone(
     assert StreamFrame.objects.filter(topic=f"run:{worlds[0].run.pk}").count() == 2
 
 
-def test_an_error_with_one_piece_is_told_and_the_others_are_stored(
+def test_an_error_with_one_chunk_is_reported_and_the_others_are_stored(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worlds = many_worlds(2)
@@ -278,7 +278,7 @@ def test_an_error_of_the_database_is_one_of_the_whole_request(
     assert post(client, worlds[0], body_of(*chunks, log)).status_code == 500
 
 
-def test_what_is_left_after_the_time_of_a_shipment_comes_again(
+def test_what_is_left_after_the_time_of_a_batch_comes_again(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worlds = many_worlds(2)
@@ -292,7 +292,7 @@ def test_what_is_left_after_the_time_of_a_shipment_comes_again(
     assert not OutboxFile.objects.filter(name="output.log#0").exists()
 
 
-def test_a_piece_of_a_run_that_is_held_for_long_is_told_to_come_again(
+def test_a_chunk_of_a_run_that_is_locked_for_long_has_to_come_again(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worlds = many_worlds(3)

@@ -268,6 +268,8 @@ def test_range_resolution_and_stitching_over_http(world: World, ask: Callable[..
         ({"from_x": "5", "to_x": "4"}, "/to_x"), ({"from_x": str(2**60)}, "/from_x"), ({"attempt": "0"}, "/attempt"),
     ],
 )  # fmt: skip
-def test_a_wrong_wish_names_its_field(ask: Callable[..., Any], query: dict[str, str], field: str) -> None:
+def test_a_wrong_parameter_names_its_field(
+    ask: Callable[..., Any], query: dict[str, str], field: str
+) -> None:
     answer = ask(**query)
     assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == field

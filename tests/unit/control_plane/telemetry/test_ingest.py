@@ -52,7 +52,7 @@ def frames(topic: str) -> list[tuple[str, Any]]:
     return [(row.type, msgspec.json.decode(row.data)) for row in rows]
 
 
-def test_a_shipment_becomes_points_frames_and_an_offset(world: World) -> None:
+def test_a_batch_becomes_points_events_and_an_offset(world: World) -> None:
     body = encode(step(1, reward_mean=0.25, staleness_mean=1.5), step(2, reward_mean=0.5))
     assert ship(world.trainer, body) == len(body)
     assert points_in_database() == Counter(
@@ -84,7 +84,7 @@ def test_sent_again_it_changes_nothing(world: World) -> None:
     assert OutboxFile.objects.get().lines == 10
 
 
-def test_of_an_overlapping_shipment_only_the_new_part_is_read(world: World) -> None:
+def test_only_the_new_part_of_an_overlapping_batch_is_read(world: World) -> None:
     body = encode(*(step(x) for x in range(10)))
     half = len(encode(*(step(x) for x in range(5))))
     ship(world.trainer, body[:half])
@@ -192,7 +192,7 @@ def test_restarts_in_place_and_parts_of_a_job_are_sources_of_their_own(world: Wo
     assert Run.objects.get().train_step == 0
 
 
-def test_histograms_documents_and_trajectories_are_kept(world: World) -> None:
+def test_histograms_state_snapshots_and_trajectories_are_stored(world: World) -> None:
     sample = contract.TrajectoryLine(
         at=7.0, step=3, group_id="0-1-0", prompt="p\x00", answer="a", completion="c", reward=0.5,
         policy_versions=[1, 2, 2, 3], version_texts=["x", "y"], finish_reason="stop",

@@ -245,7 +245,7 @@ def test_a_pattern_that_takes_for_ever_is_given_up(
     write(world, ("a" * 60 + "b\n") * 50)
     answer = ask("/search", q=r"^(a*)(a*)(a*)(a*)(a*)\1\2\3\4\5ab$", regex="true")
     assert answer.status_code == 422 and answer.json()["errors"][0]["code"] == "too_slow"
-    assert LogChunk.objects.exists()  # the database goes on
+    assert LogChunk.objects.exists()  # the database continues
 
 
 def test_a_search_that_ends_early_closes_its_cursor(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

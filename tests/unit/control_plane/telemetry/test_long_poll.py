@@ -1,4 +1,4 @@
-"""`?wait=`: the answer comes when the status moves, and holds up nobody meanwhile."""
+"""`?wait=`: the answer comes when the status moves, and holds up nobody."""
 
 from __future__ import annotations
 

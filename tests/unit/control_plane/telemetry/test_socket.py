@@ -226,16 +226,16 @@ async def test_whoever_loses_power_loses_the_sse_twin_at_once(
     assert b"event: subscribed" in await anext(heard)
     await changes_of_power_are_heard()
     await apublish(f"run:{world.run.pk}", points(1))
-    assert b"event: points" in await anext(heard), "it has asked once more who is there, and goes on"
+    assert b"event: points" in await anext(heard), "it has asked once more who is there, and continues"
     await database_sync_to_async(tokens.revoke_token)(colleague, token.pk, now=clock.now())
     async with asyncio.timeout(60):
         assert [part async for part in heard] == []
 
 
-async def test_power_that_is_lost_while_one_says_who_one_is_is_not_kept(
+async def test_permissions_that_are_lost_during_authentication_do_not_last(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told before the new stream is followed, and so to nobody."""
+    """It is sent before the new stream is followed, and so to nobody."""
     for module, name in (
         (consumers, "PING_SECONDS"),
         (consumers, "RECHECK_SECONDS"),

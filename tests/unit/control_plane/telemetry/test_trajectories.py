@@ -197,7 +197,7 @@ def test_versions_that_do_not_tell_of_the_tokens_are_a_bad_line(
     assert trajectory_files.write_pending_files(now=LATER) == 1
 
 
-def test_so_many_tokens_that_none_are_told_are_still_counted_within_bounds(world: World) -> None:
+def test_too_many_tokens_to_list_are_still_counted_within_bounds(world: World) -> None:
     untold: dict[str, Any] = {"token_ids": [], "logprobs": []}
     most = line(1, policy_versions=[0, 2**31 - 1], **untold)
     ship(world, most, line(2, policy_versions=[0, 2**31 - 1, 1, 1], **untold))
@@ -211,7 +211,7 @@ def test_so_many_tokens_that_none_are_told_are_still_counted_within_bounds(world
         ([7], [-1, -1, -1]),
     ],
 )  # fmt: skip
-def test_versions_kept_before_they_were_checked_read_as_many_as_there_are_tokens(
+def test_versions_stored_before_they_were_checked_read_as_many_as_there_are_tokens(
     pairs: list[int], versions: list[int]
 ) -> None:
     assert trajectory_files.expand_versions(pairs, 3) == versions

@@ -22,7 +22,7 @@ def opening(
     return Open("s", attempt, endpoint, method, path, [])
 
 
-def test_a_new_session_is_tried_at_every_door_and_an_open_one_goes_to_its_own() -> None:
+def test_a_new_session_is_tried_at_every_endpoint_and_an_open_one_goes_to_its_own() -> None:
     assert endpoints_of(opening(), ATTEMPTS) == [
         JobEndpoint(0, 7001, JOB_TOKEN),
         JobEndpoint(1, 7002, JOB_TOKEN),
@@ -104,7 +104,7 @@ def test_the_ports_of_an_endpoint_are_in_the_order_of_their_jobs() -> None:
     assert ports_of(ENDPOINTS["sessions"], ports) == {0: 1, 2: 2, 10: 3}
 
 
-def test_a_run_of_agent_sessions_gets_a_port_per_engine_and_its_jobs_are_told() -> None:
+def test_a_run_of_agent_sessions_gets_a_port_per_engine_and_its_jobs_receive_it() -> None:
     names = port_names(run_spec(workflow={"name": "agent_session"}, rollout={"engines": 2}))
     assert [name for name in names if name.startswith("session")] == ["session-0", "session-1"]
     assert not [name for name in port_names(run_spec()) if name.startswith("session")]

@@ -149,7 +149,7 @@ async def test_a_run_that_serves_nothing_says_why(site: Site) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "has_ended")
 
 
-async def test_without_the_nodes_socket_callers_are_told_to_come_back(site: Site) -> None:
+async def test_without_the_nodes_socket_callers_get_a_retry_after(site: Site) -> None:
     job = await site.job(echo)
     end = await site.node(job)
     await end()
@@ -171,7 +171,7 @@ async def test_a_job_that_does_not_listen_is_unavailable(site: Site) -> None:
     assert (answer.status_code, answer.json()["code"]) == (503, "tunnel_unavailable")
 
 
-async def test_a_full_door_sends_the_caller_on_to_the_next(site: Site) -> None:
+async def test_a_full_endpoint_sends_the_caller_on_to_the_next(site: Site) -> None:
     async def full(request: web.Request) -> web.Response:
         return web.json_response({"door": "full"}, status=429)
 

@@ -205,7 +205,7 @@ def test_secret_is_shown_once_and_stored_encrypted(alice: Any, hook: Any) -> Non
     assert hook["secret"].encode() not in bytes(Webhook.objects.get().secret)
 
 
-def test_a_receiver_that_fails_for_a_day_is_turned_off_and_others_hear_of_it(
+def test_a_receiver_that_fails_for_a_day_is_turned_off_and_others_are_notified(
     alice: Any, hook: Any, receiver: Receiver, clock: Any
 ) -> None:
     other = make(alice, receiver, ["webhook.disabled"], name="other")
@@ -255,7 +255,7 @@ def test_redeliver_sends_the_same_event_again_and_not_a_pending_one(
     assert first["body"] == second["body"]
 
 
-def test_a_redirect_is_not_followed_and_an_answer_is_kept_in_part(
+def test_a_redirect_is_not_followed_and_an_answer_is_stored_in_part(
     alice: Any, hook: Any, receiver: Receiver, clock: Any
 ) -> None:
     receiver.status, receiver.location, receiver.text = 302, "http://127.0.0.1:1/", "x" * 100_000

@@ -65,7 +65,7 @@ def test_wait_counts_later_steps_too() -> None:
 
 
 def test_wait_prefers_the_nearest_deadline_to_the_oldest_claim() -> None:
-    """Group 0 was claimed first, but is known to be a version younger (it was given back before it had a token). By
+    """Group 0 was claimed first, but is known to be a version younger (it was released before it had a token). By
     claim order group 0 would be the choice at every take, and group 1, at its deadline, would forbid every one."""
     choice = choose("wait", [(0, 1), (1, 0)], version=2, max_staleness=2)
     assert choice.batch == ["1"]

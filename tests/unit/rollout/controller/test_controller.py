@@ -78,7 +78,7 @@ def test_nothing_is_handed_out_before_the_first_version(controller: Controller) 
     assert (reply.groups, reply.refusal) == ([], "paused")
 
 
-def test_an_engine_behind_the_newest_version_gets_nothing_and_is_told_why(controller: Controller) -> None:
+def test_an_engine_behind_the_newest_version_gets_nothing_but_the_reason(controller: Controller) -> None:
     for claimed in claim(controller, groups=4):
         submit(controller, claimed)
     take(controller)
@@ -410,7 +410,7 @@ def test_a_group_of_a_wrong_shape_is_refused(controller: Controller) -> None:
     assert controller.state.ledger.counts().running == 1
 
 
-def test_at_the_end_leftovers_are_dropped_and_everybody_is_told(controller: Controller) -> None:
+def test_at_the_end_unused_groups_are_dropped_and_everybody_is_notified(controller: Controller) -> None:
     running, buffered, *_ = claim(controller, groups=6)
     submit(controller, buffered)
     controller.trainer.end(EndRequest(reason="completed"))
@@ -533,7 +533,7 @@ def test_tokens_that_a_dead_attempt_made_after_its_snapshot_are_counted_as_lost(
     second.trainer.announce(announcement(0, "none"))
     submit(second, claim(second)[0], tokens=7)
     made = second.state.tokens.generated
-    # It dies before a snapshot of its own: the third goes on from the first one's, and loses both parts.
+    # It dies before a snapshot of its own: the third continues from the first one's, and loses both parts.
     third = new_controller(rules(), restored=snapshot, tokens_generated_before=made)
     assert third.state.tokens.lost_to_recovery == made - snapshot.tokens.generated
     # And its own snapshot hands the loss on.

@@ -188,7 +188,7 @@ def test_a_reward_that_fails_for_it_is_given_up_after_as_many_tries_as_for_other
 def test_the_only_engine_needs_no_consent_for_what_another_does() -> None:
     run = Visited(workers=(ALICE,))
     assert run.ask(ALICE, now=10 * ASK_SECONDS) is None
-    assert run.wanted == TASK, "it goes on being asked for"
+    assert run.wanted == TASK, "it continues being asked for"
     assert run.visit(now=10 * ASK_SECONDS).task is not None
 
 
@@ -236,7 +236,7 @@ def test_the_end_of_the_run_sends_it_away_and_waits_until_it_knows() -> None:
     assert run.controller.state.end_acked_by_all(now=0.0)
 
 
-def test_a_person_who_asks_is_told_what_it_may_cost() -> None:
+def test_a_request_by_a_person_is_answered_with_what_it_may_cost() -> None:
     run = Visited(workers=(ALICE,), steps=1)
     said = run.controller.evaluate_now(1)
     assert "is evaluated as asked-1; the only engine generates nothing" in said
@@ -298,7 +298,7 @@ async def test_an_evaluator_scores_its_version_while_the_only_engine_generates_a
         assert {name for line in told for name in line.values} == {"evaluator/busy_seconds"}
 
 
-async def test_an_evaluator_that_is_stopped_says_goodbye_and_an_engine_of_the_run_takes_over(
+async def test_an_evaluator_that_is_stopped_deregisters_and_an_engine_of_the_run_takes_over(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with FakeEngine() as idle, new_harness(**SPEC) as run:

@@ -1,4 +1,4 @@
-"""What may change while a run goes on, at the controller: the gate obeys at once, the batches when they can."""
+"""What may change while a run continues, at the controller: the gate obeys at once, the batches when they can."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_concurrency_changes_and_a_change_to_the_same_says_nothing() -> None:
     assert controller.apply_overrides(RuntimeOverrides(revision=2, max_concurrent_groups=3)) == []
 
 
-def test_a_wish_for_an_evaluation_without_a_plan_says_why_not() -> None:
+def test_a_request_for_an_evaluation_without_a_plan_says_why_not() -> None:
     assert "no evaluation section" in controller_at(max_staleness=1).evaluate_now(1)
 
 
@@ -241,7 +241,7 @@ def test_an_evaluation_that_is_asked_for_takes_the_only_engine_and_says_what_tha
     assert claim.evaluation is not None and (claim.evaluation.version, claim.groups) == (1, [])
 
 
-def test_a_job_sees_each_change_once_and_takes_earlier_wishes_as_granted(tmp_path: Path) -> None:
+def test_a_job_sees_each_change_once_and_takes_earlier_requests_as_granted(tmp_path: Path) -> None:
     def write(**fields: object) -> None:
         (tmp_path / LIVE_FILE).write_bytes(msgspec.json.encode(RuntimeOverrides(**fields)))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The controller over HTTP: who may call, what a wrong call is told, and polls that end at the right moment."""
+"""The controller over HTTP: who may call, what a wrong call gets, and polls that end at the right moment."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_call_out_of_order_is_fenced(run: Harness, peer: RpcClient, tmp_
         await peer.call("snapshot", SnapshotRequest(version=3), SnapshotReply)
 
 
-async def test_a_late_submit_is_told_so(run: Harness, peer: RpcClient, tmp_path: Path) -> None:
+async def test_a_stale_submit_gets_an_error(run: Harness, peer: RpcClient, tmp_path: Path) -> None:
     await announce(run, tmp_path)
     request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=1)
     [claimed] = (await peer.call("claim", request, ClaimReply)).groups
@@ -141,7 +141,7 @@ async def test_a_caller_that_left_is_handed_no_claim(
     assert run.controller.state.ledger.counts().drawn == 0
 
 
-async def test_what_was_noted_last_is_told_before_the_end(
+async def test_what_was_noted_last_is_sent_before_the_end(
     run: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(_: ControllerServer) -> None:

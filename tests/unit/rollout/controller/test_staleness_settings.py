@@ -82,12 +82,12 @@ def test_the_histogram_of_what_was_dropped_counts_every_token_and_shows_the_sele
     taken = sum(held.tokens for held in world.controller.state.groups.taken.values())
     assert bias.kept_tokens == tokens.trained + taken
     assert bias.mean_dropped is not None
-    assert bias.mean_kept is not None
-    assert bias.mean_dropped > 2 * bias.mean_kept, "the long ones are those that are too late"
+    assert bias.mean_trained is not None
+    assert bias.mean_dropped > 2 * bias.mean_trained, "the long ones are those that are too late"
     assert bias.ratio is not None
     assert bias.ratio < 0.95
     told = summary(world.controller.state)["staleness"]
-    assert (told["mean_tokens_dropped"], told["mean_tokens_kept"]) == (bias.mean_dropped, bias.mean_kept)
+    assert (told["mean_tokens_dropped"], told["mean_tokens_kept"]) == (bias.mean_dropped, bias.mean_trained)
     assert told["dropped_token_histogram"] == {"stale": {str(lag): stale[lag] for lag in sorted(stale)}}
     consumed = world.controller.state.consumed.by_token
     assert told["token_histogram"] == {str(lag): consumed[lag] for lag in sorted(consumed)}
@@ -122,7 +122,7 @@ def test_what_is_at_the_bound_is_not_over_it() -> None:
 def test_the_bias_of_a_worked_example() -> None:
     """Three kept of 10 tokens, one dropped of 50: 10 is trained on where 20 was made, 0.5."""
     bias = SelectionBias(dropped_trajectories=1, dropped_tokens=50, kept_trajectories=3, kept_tokens=30)
-    assert (bias.mean_kept, bias.mean_dropped, bias.ratio) == (10.0, 50.0, 0.5)
+    assert (bias.mean_trained, bias.mean_dropped, bias.ratio) == (10.0, 50.0, 0.5)
 
 
 def test_totals_outlive_a_recovery() -> None:

@@ -10,7 +10,7 @@ def numbers(versions: Versions) -> list[int]:
     return [w.version for w in versions.collect_deletable()]
 
 
-def test_only_the_newest_version_is_kept_when_nobody_loads() -> None:
+def test_only_the_newest_version_stays_when_nobody_loads() -> None:
     versions = Versions()
     for number in range(3):
         versions.announce(weights(number))

@@ -168,7 +168,7 @@ async def test_a_stream_gives_the_same_text_in_parts(serve: Any) -> None:
         assert chunks[-1]["usage"]["completion_tokens"] == len(turn.sampled.token_ids)
         template = ChatTemplate(agents.run.model_directory)
         assert text == template.decode(turn.sampled.token_ids)
-        # The next call goes on from it as from any other.
+        # The next call continues from it as from any other.
         messages = [
             *session["messages"],
             {"role": "assistant", "content": text},

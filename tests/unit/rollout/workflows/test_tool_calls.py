@@ -1,4 +1,4 @@
-"""Tool calls: what of a turn is run, what the policy is told, and what is the sandbox's fault."""
+"""Tool calls: what of a turn is run, what the policy receives, and what is the sandbox's fault."""
 
 from __future__ import annotations
 

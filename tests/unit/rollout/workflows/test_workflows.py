@@ -153,7 +153,7 @@ async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none
 async def test_a_resumed_workflow_gets_recorded_outcomes_without_new_requests(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
-    """The first turn's score decides how the workflow goes on; after a move it must be the same one."""
+    """The first turn's score decides how the workflow continues; after a move it must be the same one."""
     asked: list[int] = []
 
     def reward(completion: Any) -> float:

@@ -21,7 +21,7 @@ def weights(**section: object) -> list[float]:
     return compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, chosen, list).bounded.tolist()
 
 
-def test_weight_over_the_bound_is_masked_truncated_or_kept() -> None:
+def test_weight_over_the_bound_is_masked_truncated_or_used() -> None:
     assert weights(mode="mask", threshold=2.5) == pytest.approx([0, 0.5, 2, 0, 1])
     assert weights(mode="truncate", threshold=2.5) == pytest.approx([2.5, 0.5, 2, 2.5, 1])
     assert weights(mode="none", threshold=2.5) == pytest.approx([3, 0.5, 2, 4, 1])

@@ -58,7 +58,7 @@ WORKED = {
     # the same with +-5: ten times the spread
     "areal-paper": 10 * ((-1.2 - 4) * 3 / 8 + 3 * 0.8 * 5 / 8) / (10 * TOKENS + 1e-4) / 8,
     "areal-8-gpus": 10 * ((-1.2 - 4) * 3 / 8 + 3 * 0.8 * 5 / 8) / (10 * TOKENS + 1e-4) / 8,
-    # lambda 0.95: A = 1 | 0, 0, 0 | 0.95, 1 | 0.95, 1 before normalisation
+    # lambda 0.95: A = 1 | 0, 0, 0 | 0.95, 1 | 0.95, 1 before normalization
     "ppo": (-1.2 * 0.3875 + 3 * 0.8 * 0.6125 - 2 * (0.3375 + 0.3875)) / (GAE + 1e-4) / 8,
     # 1.25 is under the upper clip of 1.28; rewards +-1
     "dapo": K2 * (-1.25 + 3 * 0.8) / 8,

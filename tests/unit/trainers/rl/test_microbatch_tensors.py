@@ -6,7 +6,7 @@ from tests.unit.trainers.rl.two_rollouts import TENSORS
 from trainers.rl.microbatch_tensors import StepTensors, drop_zero_advantage
 
 
-def test_sequence_with_one_nonzero_advantage_is_kept_whole() -> None:
+def test_sequence_with_one_nonzero_advantage_stays_whole() -> None:
     values = torch.arange(3.0)
     step = StepTensors(
         proximal=values, behavior=values, importance_weights=values, advantages=torch.tensor([0.0, 1.0, 0.0]),

@@ -17,7 +17,7 @@ import msgspec
 
 from control_plane.assets.background import JOB_FILE
 from control_plane.assets.background.archive_extraction.job import TAR_FILE, UnfoldJob
-from control_plane.assets.background.blob_file import at_hand
+from control_plane.assets.background.blob_file import local_file
 from control_plane.assets.base_models import archives
 from oolong.contracts.model_report import RESULT_FILE, ModelReport
 from oolong.model_validation import InvalidModel, find_root, invalid_report, validate_model
@@ -45,7 +45,7 @@ def work(folder: Path) -> None:
 
 def unfold(job: UnfoldJob, folder: Path) -> ModelReport:
     """Unpack, check, and pack again; the tar is kept only when there is no fault."""
-    archive, unpacked = at_hand(job.archive, folder / "archive"), folder / "unpacked"
+    archive, unpacked = local_file(job.archive, folder / "archive"), folder / "unpacked"
     unpacked.mkdir()
     try:
         with archive.open("rb") as source:

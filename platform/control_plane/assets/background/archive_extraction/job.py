@@ -1,4 +1,4 @@
-"""What an unfolding process is told, and what it leaves."""
+"""Input and output of an extraction process."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import IO, Any
 import msgspec
 
 from control_plane.assets.background import JOB_FILE
-from control_plane.assets.background.blob_file import at_hand
+from control_plane.assets.background.blob_file import local_file
 from control_plane.assets.background.dataset_ingest import decode as decoder
 from control_plane.assets.background.dataset_ingest import repository
 from control_plane.assets.background.dataset_ingest.decoded import read_decoded
@@ -84,7 +84,7 @@ def parse(job: ParseJob, folder: Path) -> ParseResult:
 
 
 def _parse(job: ParseJob, folder: Path, progress: ProgressFile) -> ParseResult:
-    job = msgspec.structs.replace(job, source=str(at_hand(job.source, folder / "source")))
+    job = msgspec.structs.replace(job, source=str(local_file(job.source, folder / "source")))
     decoded = folder / "decoded.jsonl"
     isolation, counts, files = _decode_all(job, decoded, folder, progress)
     if counts["refused"] is not None:

@@ -1,4 +1,4 @@
-"""What a validation process is told, and what it leaves."""
+"""Input and output of a validation process."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from control_plane.assets.background import JOB_FILE
-from control_plane.assets.background.blob_file import at_hand
+from control_plane.assets.background.blob_file import local_file
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
 from control_plane.assets.background.token_statistics import lengths
 from control_plane.assets.background.token_statistics.job import (
@@ -63,8 +63,8 @@ def work(folder: Path) -> None:
 
 def measure(job: MeasureJob, folder: Path) -> Measured:
     both = folder / "input"
-    tokenizer = _tokenizer_of(at_hand(job.model, folder / "model.tar"))
-    rows = at_hand(job.rows, folder / "rows.jsonl")
+    tokenizer = _tokenizer_of(local_file(job.model, folder / "model.tar"))
+    rows = local_file(job.rows, folder / "rows.jsonl")
     head = len(tokenizer).to_bytes(8, "big") + tokenizer
     with both.open("wb") as target, rows.open("rb") as source:
         target.write(head)

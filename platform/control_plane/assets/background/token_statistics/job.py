@@ -1,4 +1,4 @@
-"""What a measuring process is told, and what it leaves."""
+"""Input and output of a measuring process."""
 
 from __future__ import annotations
 

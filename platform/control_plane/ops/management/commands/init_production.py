@@ -44,7 +44,7 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=0)
         self.stdout.write("  ok    the tables are those of this version")
         existed = User.objects.filter(username=admin).exists()
-        secret = None if existed or not password else _ask_password()
+        secret = None if existed or not password else _read_password()
         init_embedded(username=admin)
         default_pool()
         user = User.objects.get(username=admin)
@@ -65,7 +65,7 @@ class Command(BaseCommand):
             )
 
 
-def _ask_password() -> str:
+def _read_password() -> str:
     if not sys.stdin.isatty():
         raise CommandError(
             "--password asks on a terminal, and there is none; leave it away to get a login link"

@@ -3,12 +3,14 @@ import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "reac
 
 import * as queries from "../api/queries.ts";
 import type { RunDetail } from "../api/schema.d.ts";
+import { hasEnded } from "../runs/ended.ts";
 import type { RunClock } from "../runs/run-axis.ts";
 import { runClock } from "../runs/use-run-clock.ts";
 import { stream } from "../stream/stream.ts";
 import { runStyle, type Slots } from "./compare-view.ts";
 import { LiveMetrics } from "./live-metrics.ts";
 
+const REFETCH_MILLISECONDS = 30_000; // jobs and names of metrics are not part of the stream
 const OVERVIEW_POINTS = 1_500; // as many as a chart has pixels; a zoom fetches its part again
 
 export type ComparedRun = { id: string; run: RunDetail; color: number; dashed: boolean; live: LiveMetrics; clock: RunClock; names: readonly string[] };
@@ -37,20 +39,33 @@ function liveMetrics(id: string): LiveMetrics {
 export function useComparedRuns(slots: Slots): { runs: ComparedRun[]; failed: FailedRun[]; isLoading: boolean } {
   const ids = useMemo(() => slots.filter((id) => id !== null), [slots]);
   const lives = useLives(ids);
-  const details = useQueries({ queries: ids.map((id) => ({ ...queries.run(id), retry: false })) });
-  const jobs = useQueries({ queries: ids.map((id) => ({ ...queries.runJobs(id), enabled: details.some(({ data }) => data?.id === id) })) });
-  const names = useQueries({ queries: ids.map((id) => ({ ...queries.metricNames(id), enabled: details.some(({ data }) => data?.id === id) })) });
+  const details = useQueries({ queries: ids.map((id) => ({ ...queries.run(id), retry: false })), combine: asStates });
+  const isLive = (index: number) => !hasEnded(details[index]?.data?.status ?? "");
+  const options = (index: number) => ({ enabled: details[index]?.data !== undefined, refetchInterval: isLive(index) ? REFETCH_MILLISECONDS : (false as const) });
+  const jobs = useQueries({ queries: ids.map((id, index) => ({ ...queries.runJobs(id), ...options(index) })), combine: asData });
+  const names = useQueries({ queries: ids.map((id, index) => ({ ...queries.metricNames(id), ...options(index) })), combine: asData });
   const failed = details.flatMap(({ error, data, refetch }, index) => (error !== null && data === undefined ? [{ id: ids[index]!, error, retry: () => void refetch() }] : []));
-  const known = ids.map((id, index) => ({ id, run: details[index]?.data, jobs: jobs[index]?.data?.data, names: names[index]?.data }));
   const runs = useMemo(
-    () => known.flatMap(({ id, run, jobs: own, names: reported }): ComparedRun[] => {
-      const live = lives.get(id);
+    () => ids.flatMap((id, index): ComparedRun[] => {
+      const [run, live] = [details[index]?.data, lives.get(id)];
       if (run === undefined || live === undefined) return [];
-      return [{ id, run, ...runStyle(slots.indexOf(id)), live, clock: runClock(run, own ?? []), names: reported ?? [] }];
+      return [{ id, run, ...runStyle(slots.indexOf(id)), live, clock: runClock(run, jobs[index]?.data ?? []), names: names[index] ?? [] }];
     }),
-    [lives, slots, ...details.map(({ data }) => data), ...jobs.map(({ data }) => data), ...names.map(({ data }) => data), ids.length],
+    [ids, lives, slots, details, jobs, names],
   );
-  return { runs, failed, isLoading: details.some(({ isPending }) => isPending) || names.some(({ isLoading }) => isLoading) };
+  const isLoading = details.some(({ isPending }) => isPending) || details.some(({ data }, index) => data !== undefined && names[index] === undefined);
+  return { runs, failed, isLoading };
+}
+
+type State<T> = { data: T | undefined; error: Error | null; isPending: boolean; refetch: () => unknown };
+
+// As functions of the module, so that their results change only with the answers.
+function asStates<T>(results: State<T>[]): State<T>[] {
+  return results.map(({ data, error, isPending, refetch }) => ({ data, error, isPending, refetch }));
+}
+
+function asData<T>(results: { data: T | undefined }[]): (T | undefined)[] {
+  return results.map(({ data }) => data);
 }
 
 /** The metrics of each run, kept while the run is compared. */

@@ -1,8 +1,8 @@
 import { useQueries } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
 import * as queries from "../api/queries.ts";
-import type { RunDetail } from "../api/schema.d.ts";
+import type { Job, RunDetail } from "../api/schema.d.ts";
 import { hasEnded } from "../runs/ended.ts";
 import type { RunClock } from "../runs/run-axis.ts";
 import { runClock } from "../runs/use-run-clock.ts";
@@ -13,7 +13,10 @@ import { LiveMetrics } from "./live-metrics.ts";
 const REFETCH_MILLISECONDS = 30_000; // jobs and names of metrics are not part of the stream
 const OVERVIEW_POINTS = 1_500; // as many as a chart has pixels; a zoom fetches its part again
 
-export type ComparedRun = { id: string; run: RunDetail; color: number; dashed: boolean; live: LiveMetrics; clock: RunClock; names: readonly string[] };
+/** What the charts draw of a run. The same object until something of it changes, so that a train step alone redraws no chart. */
+export type ChartedRun = { id: string; name: string; color: number; dashed: boolean; live: LiveMetrics; clock: RunClock };
+
+export type ComparedRun = ChartedRun & { run: RunDetail; names: readonly string[]; charted: ChartedRun };
 
 export type FailedRun = { id: string; error: Error; retry: () => void };
 
@@ -45,11 +48,17 @@ export function useComparedRuns(slots: Slots): { runs: ComparedRun[]; failed: Fa
   const jobs = useQueries({ queries: ids.map((id, index) => ({ ...queries.runJobs(id), ...options(index) })), combine: asData });
   const names = useQueries({ queries: ids.map((id, index) => ({ ...queries.metricNames(id), ...options(index) })), combine: asData });
   const failed = details.flatMap(({ error, data, refetch }, index) => (error !== null && data === undefined ? [{ id: ids[index]!, error, retry: () => void refetch() }] : []));
+  const clockOf = useClocks();
+  const charted = useRef(new Map<string, ChartedRun>());
   const runs = useMemo(
     () => ids.flatMap((id, index): ComparedRun[] => {
       const [run, live] = [details[index]?.data, lives.get(id)];
       if (run === undefined || live === undefined) return [];
-      return [{ id, run, ...runStyle(slots.indexOf(id)), live, clock: runClock(run, jobs[index]?.data ?? []), names: names[index] ?? [] }];
+      const now = { id, name: run.name, ...runStyle(slots.indexOf(id)), live, clock: clockOf(run, jobs[index]?.data ?? NO_JOBS) };
+      const before = charted.current.get(id);
+      const same = before !== undefined && Object.entries(now).every(([key, value]) => before[key as keyof ChartedRun] === value) ? before : now;
+      charted.current.set(id, same);
+      return [{ ...same, run, names: names[index] ?? NO_NAMES, charted: same }];
     }),
     [ids, lives, slots, details, jobs, names],
   );
@@ -86,16 +95,47 @@ function useLives(ids: readonly string[]): ReadonlyMap<string, LiveMetrics> {
   return lives;
 }
 
-/** Re-render the caller when a point of any run arrives. */
+const NO_JOBS: readonly Job[] = [];
+const NO_NAMES: readonly string[] = [];
+
+/** A clock of each run, which changes only with what it is made from. */
+function useClocks(): (run: RunDetail, jobs: readonly Job[]) => RunClock {
+  const known = useRef(new Map<string, { times: string; jobs: readonly Job[]; clock: RunClock }>());
+  return useCallback((run, jobs) => {
+    const times = `${run.started_at} ${run.ended_at}`;
+    const before = known.current.get(run.id);
+    if (before?.times === times && before.jobs === jobs) return before.clock;
+    const clock = runClock(run, jobs);
+    known.current.set(run.id, { times, jobs, clock });
+    return clock;
+  }, []);
+}
+
+/** The same list until one of its items is another. */
+export function useSameList<T>(items: readonly T[]): readonly T[] {
+  const before = useRef(items);
+  if (before.current.length !== items.length || items.some((item, index) => item !== before.current[index])) before.current = items;
+  return before.current;
+}
+
+const TABLE_MILLISECONDS = 500;
+
+/** Re-render the caller when points of any run arrive, twice a second at most. */
 export function useLiveVersion(runs: readonly ComparedRun[]): number {
-  const lives = runs.map(({ live }) => live);
-  const key = runs.map(({ id }) => id).join();
-  const subscribe = useMemo(
-    () => (listener: () => void) => {
-      const all = lives.map((live) => live.subscribe(listener));
-      return () => all.forEach((unsubscribe) => unsubscribe());
-    },
-    [key],
-  );
+  const lives = useSameList(runs.map(({ live }) => live));
+  const subscribe = useCallback((listener: () => void) => {
+    let timer: number | undefined;
+    const later = () => {
+      timer ??= window.setTimeout(() => {
+        timer = undefined;
+        listener();
+      }, TABLE_MILLISECONDS);
+    };
+    const all = lives.map((live) => live.subscribe(later));
+    return () => {
+      window.clearTimeout(timer);
+      all.forEach((unsubscribe) => unsubscribe());
+    };
+  }, [lives]);
   return useSyncExternalStore(subscribe, () => lives.reduce((sum, live) => sum + live.getVersion(), 0));
 }

@@ -42,6 +42,8 @@ PROGRAMS: dict[str, Program] = {
         Program(module="telemetry", part="fanout", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="chart", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="run_list", in_node_environment=False, limit_seconds=600),
+        Program(module="telemetry", part="pixels", in_node_environment=False, limit_seconds=600),
+        Program(module="telemetry", part="frames", in_node_environment=False, limit_seconds=600),
     )
 }
 
@@ -126,6 +128,8 @@ chart_1m_points_ms               | telemetry chart  | real   | <= 300  | millise
 scheduler_cycle_ms               | scheduler_cycle | real    | <= 100  | milliseconds to plan 1,000 queued runs on 500 nodes of 8 slots, the slowest of an empty, a half full and a full pool
 scheduler_simulation             | scheduler_simulation | model | >= 0.9 | slots that runs hold over the slots wanted, the smaller of demand and capacity, in five simulated days of 128 slots
 scheduler_simulation_fairness    | scheduler_simulation | model | >= 0.95 | Jain's index over the teams' slot-seconds, each over its max-min fair share, while more slots are wanted than there are
+chart_1m_points_pixels_ms        | telemetry pixels | real   | <= 300  | milliseconds from the data of a run of a million points to the frame that shows its chart, in Chromium, 95th percentile
+live_charts_frames_per_second    | telemetry frames | real   | >= 50   | animation frames a second of a page with 20 charts of 10 runs, 1,000 points a line, while each run trains 2 steps a second
 run_list_p95_ms                  | telemetry run_list | real | <= 200  | milliseconds of a page of 50 runs among 10,000, by all filters and sort orders and deep in the list, 95th percentile
 """
 

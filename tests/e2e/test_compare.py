@@ -92,7 +92,7 @@ def test_selected_runs_of_the_list_are_compared_and_named_synchronous_and_asynch
     page.get_by_role("link", name="Compare", exact=True).click()
     expect(page.get_by_role("heading", level=1, name="Compare runs")).to_be_visible()
     expect(page.get_by_test_id("difference")).to_have_text(
-        "The same spec, synchronous (synchronous) against asynchronous (asynchronous): only max staleness η differs."
+        "The same spec, synchronous in “synchronous” and asynchronous in “asynchronous”: only max staleness η differs."
     )
     expect(chart(page, "reward/mean")).to_have_attribute("data-points", str(2 * STEPS))
     expect(page.locator("[data-testid=config-diff] [data-path]")).to_have_count(1)

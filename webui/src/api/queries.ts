@@ -71,12 +71,11 @@ export const runMetrics = (id: string, query: { axis: "step" | "time"; max_point
 export const namedMetrics = (id: string, query: { axis: "step" | "time"; names: string; max_points: number }, signal: AbortSignal) =>
   get("/api/v1/runs/{run_id}/metrics", { path: { run_id: id }, query }, signal);
 
-/** The names of the metrics that a run has reported. A new one of a live run appears within half a minute. */
+/** The names of the metrics that a run has reported. */
 export const metricNames = (id: string) =>
   queryOptions({
     queryKey: ["run", id, "metric-names"],
     queryFn: async ({ signal }) => (await get("/api/v1/runs/{run_id}/metric-names", { path: { run_id: id } }, signal)).data.map(({ name }) => name),
-    refetchInterval: 30_000,
   });
 
 const DETAIL_POINTS = 4_000; // more than a chart has pixels

@@ -16,7 +16,7 @@ export function ChartTools({ view, onChange, axes, labels = {} }: Props) {
       <label>
         X axis
         <SegmentedControl
-          value={view.axis} onChange={(axis) => onChange({ axis: axis as AxisId })}
+          className={classes.axes} value={view.axis} onChange={(axis) => onChange({ axis: axis as AxisId })}
           data={axes.map((id) => ({ value: id, label: <span title={AXES[id].help}>{labels[id] ?? AXES[id].label}</span> }))}
         />
       </label>

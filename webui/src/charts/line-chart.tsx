@@ -119,7 +119,7 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
     series: [{}, ...series],
     bands,
     legend: { show: false },
-    padding: [8, 10, 0, 0],
+    padding: [8, 16, 0, 0],
     cursor: {
       // Only the crosshair goes to the other charts. They take the zoom from the page, as this one does.
       sync: { key: "page", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },

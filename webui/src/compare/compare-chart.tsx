@@ -1,6 +1,6 @@
 import { ActionIcon, Tooltip } from "@mantine/core";
 import { IconDownload, IconMathFunction, IconPhoto } from "@tabler/icons-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 
 import { AXES } from "../charts/axes.ts";
@@ -13,7 +13,7 @@ import { placeOn } from "../runs/run-axis.ts";
 import { useZoomDetail } from "../runs/use-zoom-detail.ts";
 import type { ComparePlan } from "./compare-charts.ts";
 import classes from "./compare-page.module.css";
-import type { ComparedRun } from "./use-compared-runs.ts";
+import type { ChartedRun } from "./use-compared-runs.ts";
 
 const BUDGET_MILLISECONDS = 6; // of a frame of 16, for redraws of charts
 const MARGIN_PIXELS = 200; // charts so near to the screen are drawn before they are seen
@@ -21,7 +21,7 @@ const MARGIN_PIXELS = 200; // charts so near to the screen are drawn before they
 const redraws = new RedrawQueue((then) => void requestAnimationFrame(then), () => performance.now(), BUDGET_MILLISECONDS);
 
 /** Counts up when points of the runs arrive, while the element is on the screen, a few charts at a time. */
-function usePacedVersion(runs: readonly ComparedRun[], isVisible: boolean): number {
+function usePacedVersion(runs: readonly ChartedRun[], isVisible: boolean): number {
   const [version, setVersion] = useState(0);
   const lives = runs.map(({ live }) => live);
   const key = runs.map(({ id }) => id).join();
@@ -51,10 +51,10 @@ function useIsVisible(): [React.RefObject<HTMLElement | null>, boolean] {
   return [element, isVisible];
 }
 
-type Props = { plan: ComparePlan; runs: readonly ComparedRun[]; view: ChartView; onView: (change: ViewChange) => void; help: string };
+type Props = { plan: ComparePlan; runs: readonly ChartedRun[]; view: ChartView; onView: (change: ViewChange) => void; help: string };
 
 /** One metric of all runs. */
-export function CompareChart({ plan, runs, view, onView, help }: Props) {
+export const CompareChart = memo(function CompareChart({ plan, runs, view, onView, help }: Props) {
   const [card, isVisible] = useIsVisible();
   const version = usePacedVersion(runs, isVisible);
   const { axis, smoothing, zoom } = view;
@@ -63,10 +63,10 @@ export function CompareChart({ plan, runs, view, onView, help }: Props) {
   const detail = useZoomDetail(isVisible ? zoomed : [], names, axis, zoom);
   useEffect(() => { for (const { live } of runs) live.want(names); }, [runs, names]);
   const lines = useMemo(
-    () => runs.flatMap(({ id, run, color, dashed, live, clock }): Line[] => {
+    () => runs.flatMap(({ id, name, color, dashed, live, clock }): Line[] => {
       const found = live.store.lines(plan.id);
       return found.map((line) => ({
-        key: `${id}|${line.axis}|${line.source}`, label: found.length > 1 ? `${run.name}, ${line.source}` : run.name, color, dashed, exact: plan.exact,
+        key: `${id}|${line.axis}|${line.source}`, label: found.length > 1 ? `${name}, ${line.source}` : name, color, dashed, exact: plan.exact,
         points: placeOn(axis, detail(id, line), live.store, clock),
       }));
     }),
@@ -75,7 +75,7 @@ export function CompareChart({ plan, runs, view, onView, help }: Props) {
   const withPoints = lines.filter(({ points }) => points.x.length > 0);
   const isLogarithmic = (plan.logarithmic ?? false) !== view.switched.has(plan.id);
   const canBeLogarithmic = withPoints.every((line) => (extremes(line.points)?.min ?? 1) > 0);
-  const without = runs.filter(({ id, live }) => live.has(plan.id) && !withPoints.some(({ key }) => key.startsWith(`${id}|`))).map(({ run }) => run.name);
+  const without = runs.filter(({ id, live }) => live.has(plan.id) && !withPoints.some(({ key }) => key.startsWith(`${id}|`))).map(({ name }) => name);
   const isLoading = runs.some(({ live }) => !live.has(plan.id) && live.error === null);
   const file = plan.id.replaceAll("/", "-");
   const savePng = () => {
@@ -105,4 +105,4 @@ export function CompareChart({ plan, runs, view, onView, help }: Props) {
       {withPoints.length > 0 && without.length > 0 && <p className={classes.without}>– {without.join(", ")}: no points</p>}
     </section>
   );
-}
+});

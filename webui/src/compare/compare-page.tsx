@@ -23,7 +23,7 @@ import { ConfigDiff } from "./config-diff.tsx";
 import { HEADLINE_METRICS } from "./headline.ts";
 import { ResultsTable } from "./results-table.tsx";
 import { diffSentence, specDiff } from "./spec-diff.ts";
-import { useComparedRuns, type ComparedRun, type FailedRun } from "./use-compared-runs.ts";
+import { useComparedRuns, useSameList, type ComparedRun, type FailedRun } from "./use-compared-runs.ts";
 
 const AXES: readonly AxisId[] = ["step", "version", "time", "tokens", "gpu-hours"];
 
@@ -87,13 +87,15 @@ function Charts({ runs, chosen, onChoose, isLoading }: ChartsProps) {
   const [view, onView] = useChartView(AXES);
   const definitions = useQuery(queries.metricDefinitions).data?.data;
   const help = useMemo(() => new Map(definitions?.map((one) => [one.name, one.help])), [definitions]);
-  const names = useMemo(() => new Map(runs.map((run) => [run.id, run.names])), [runs]);
+  const charted = useSameList(runs.map((run) => run.charted));
+  const reported = useSameList(runs.map((run) => run.names));
+  const names = useMemo(() => new Map(charted.map(({ id }, index) => [id, reported[index]!])), [charted, reported]);
   const metrics = useMemo(() => shownMetrics(chosen, names), [chosen, names]);
   const plans = useMemo(() => metrics.map(comparePlan), [metrics]);
   const counts = useMemo(() => sharedBy(names), [names]);
   const more = moreShared(metrics, names);
   const wanted = [...HEADLINE_METRICS, ...AXIS_METRICS[view.axis], ...metrics].join();
-  useEffect(() => { for (const { live } of runs) live.want(wanted.split(",")); }, [runs, wanted]);
+  useEffect(() => { for (const { live } of charted) live.want(wanted.split(",")); }, [charted, wanted]);
   const error = runs.find(({ live }) => live.error !== null)?.live.error ?? null;
   return (
     <section aria-label="Charts">
@@ -111,7 +113,7 @@ function Charts({ runs, chosen, onChoose, isLoading }: ChartsProps) {
       <ProblemNotice error={error} />
       {metrics.length === 0 && (isLoading ? <Waiting label="Loading metrics" /> : <Panel><Empty title="No metrics yet">The charts appear with the first train step of one of these runs.</Empty></Panel>)}
       <div className={classes.grid}>
-        {plans.map((plan) => <CompareChart key={plan.id} plan={plan} runs={runs} view={view} onView={onView} help={help.get(plan.id) ?? ""} />)}
+        {plans.map((plan) => <CompareChart key={plan.id} plan={plan} runs={charted} view={view} onView={onView} help={help.get(plan.id) ?? ""} />)}
       </div>
       {more.length > 0 && <Button variant="default" mt={10} onClick={() => onChoose([...metrics, ...more])} data-testid="more-metrics">Show {more.length} more {runs.length > 1 ? "shared metrics" : "metrics"}</Button>}
     </section>

@@ -25,7 +25,7 @@ export function ResultsTable({ runs, baseline, onBaseline, onRemove }: Props) {
   const ordered = [...runs].sort((a, b) => Number(b.id === baseline) - Number(a.id === baseline));
   return (
     <Panel title="Results" aside={runs.length > 1 ? "with differences to the baseline" : undefined} flush>
-      <Table className={`tabular ${classes.results}`} data-testid="results">
+      <Table horizontalSpacing={8} className={`tabular ${classes.results}`} data-testid="results">
         <Table.Thead>
           <Table.Tr>
             <Table.Th className={classes.sticky}>Run</Table.Th>

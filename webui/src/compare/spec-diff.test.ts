@@ -38,7 +38,7 @@ test("two runs whose η alone differs are named as synchronous and asynchronous"
   const async = run("free", { staleness: { max: 4 } });
   assert.deepEqual(modeOf(sync), { label: "Synchronous, η = 0", isSync: true });
   assert.equal(modeOf(async)?.label, "Asynchronous, η = 4");
-  assert.equal(diffSentence([sync, async], specDiff([sync, async])), "The same spec, synchronous (wait) against asynchronous (free): only max staleness η differs.");
+  assert.equal(diffSentence([sync, async], specDiff([sync, async])), "The same spec, synchronous in “wait” and asynchronous in “free”: only max staleness η differs.");
   assert.equal(diffSentence([async, run("more", { staleness: { max: 8 } })], specDiff([async, run("more", { staleness: { max: 8 } })])), "The same spec with another max staleness η.");
 });
 

@@ -82,9 +82,9 @@ export function diffSentence(runs: readonly (ComparedSpec & { name: string })[],
   if (runs.length < 2) return "";
   if (rows.length === 0) return "The resolved specs are the same.";
   if (rows.every(({ path }) => path === "staleness.max" || path === `${OVERRIDES}.max_staleness`)) {
-    const sync = runs.filter((run) => modeOf(run)?.isSync === true).map(({ name }) => name);
-    const async = runs.filter((run) => modeOf(run)?.isSync === false).map(({ name }) => name);
-    if (sync.length > 0 && async.length > 0) return `The same spec, synchronous (${sync.join(", ")}) against asynchronous (${async.join(", ")}): only max staleness η differs.`;
+    const sync = runs.filter((run) => modeOf(run)?.isSync === true).map(({ name }) => `“${name}”`);
+    const async = runs.filter((run) => modeOf(run)?.isSync === false).map(({ name }) => `“${name}”`);
+    if (sync.length > 0 && async.length > 0) return `The same spec, synchronous in ${sync.join(", ")} and asynchronous in ${async.join(", ")}: only max staleness η differs.`;
     return "The same spec with another max staleness η.";
   }
   const shown = rows.slice(0, 4).map(({ path }) => path).join(", ");

@@ -27,6 +27,8 @@ PAGES = {
     "/datasets": "Datasets",
     "/datasets/new": "Upload a dataset",
     "/models": "Base models",
+    "/checkpoints": "Checkpoints",
+    "/playground": "Playground",
     "/pool": "Pool",
     "/team": "Team",
     "/team?tab=invitations": "Team",

@@ -6,9 +6,7 @@ The runs were submitted through the API, so that their specs are real; here they
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +14,7 @@ from control_plane.assets.storage import store
 from control_plane.checkpoints.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.core.infra import clock
 from control_plane.runs.models import Run
+from tests.support.checkpoint_tars import pack_checkpoint
 
 DAY = timedelta(days=1)
 
@@ -28,17 +27,7 @@ def tar_of(marker: str, *, adapter: bool = False) -> bytes:
         "trainer.json": json.dumps({"marker": marker}).encode(),
         **({"adapter/adapter_model.safetensors": marker.encode() * 90} if adapter else {}),
     }
-    listed = [
-        {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for name, data in files.items()
-    ]
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, data in {"MANIFEST.json": json.dumps({"files": listed}).encode(), **files}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
+    return pack_checkpoint(files)
 
 
 def checkpoint(

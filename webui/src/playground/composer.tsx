@@ -3,9 +3,8 @@ import { Button, NumberInput, Textarea, TextInput } from "@mantine/core";
 import { IconPlayerStop, IconSend } from "@tabler/icons-react";
 import { useState } from "react";
 
-import { DEFAULT_SAMPLING, type Sampling } from "./conversation.ts";
+import { DEFAULT_SAMPLING, type Question, type Sampling } from "./conversation.ts";
 import classes from "./playground.module.css";
-import type { Question } from "./use-chat.ts";
 
 type Props = { waitsFor: string | null; busy: boolean; scores: boolean; onSend: (question: Question) => void; onStop: () => void };
 
@@ -25,7 +24,7 @@ export function Composer({ waitsFor, busy, scores, onSend, onStop }: Props) {
   return (
     <form className={classes.composer} onSubmit={(event) => { event.preventDefault(); send(); }} data-testid="composer">
       <Textarea
-        aria-label="Message" placeholder={waitsFor ?? "Message"} autosize minRows={2} maxRows={8} value={text} onChange={(event) => setText(event.currentTarget.value)}
+        aria-label="Message" placeholder={waitsFor ?? "Message"} classNames={{ input: classes.message }} rows={2} value={text} onChange={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => { if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing) { event.preventDefault(); send(); } }}
       />
       <div className={classes.controls}>

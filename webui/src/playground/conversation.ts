@@ -18,6 +18,9 @@ export type Turn = {
   score: Score | "asking" | Problem | null;
 };
 
+/** A message and how its reply is sampled. */
+export type Question = { text: string; answer: string; system: string; sampling: Sampling };
+
 export type Conversations = Readonly<Record<string, readonly Turn[]>>;
 
 export type Sampling = { temperature: number | string; topP: number | string; maxTokens: number | string; seed: number | string };

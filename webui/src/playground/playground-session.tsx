@@ -31,7 +31,7 @@ export function PlaygroundSession({ id }: { id: string }) {
 function Chat({ playground }: { playground: Playground }) {
   const me = useQuery(queries.me).data;
   const reason = me === undefined ? null : missingScopeReason(me.scopes, "runs:write");
-  const { conversations, sendTo, stop, busy } = useChat();
+  const { conversations, sendTo, sendAgain, stop, busy } = useChat();
   const ready = playground.sides.filter((side) => side.ready && !hasSideEnded(side));
   const statuses = useQueries({ queries: playground.sides.map((side) => ({ ...statusOfSide(side.base_url), enabled: ready.includes(side) && reason === null })) });
   const scores = statuses.map(({ data }) => data?.scores ?? false);
@@ -51,6 +51,7 @@ function Chat({ playground }: { playground: Playground }) {
         {playground.sides.map((side, index) => (
           <SideColumn
             key={side.run} side={side} status={statuses[index]?.data} statusError={statuses[index]?.error ?? null} turns={conversations[side.run] ?? []} readOnly={reason}
+            onSendAgain={ready.includes(side) && !busy ? (turn) => sendAgain(side, turn, scores[index] ?? false) : null}
           />
         ))}
       </div>

@@ -17,10 +17,10 @@ import { keepAlive, type SideStatus } from "./playground-api.ts";
 import { statusOfSide } from "./playground-queries.ts";
 import { hasSideEnded, releaseText, sideNotice } from "./side-state.ts";
 
-type Props = { side: PlaygroundSide; status: SideStatus | undefined; statusError: Error | null; turns: readonly Turn[]; readOnly: string | null };
+type Props = { side: PlaygroundSide; status: SideStatus | undefined; statusError: Error | null; turns: readonly Turn[]; readOnly: string | null; onSendAgain: ((turn: Turn) => void) | null };
 
 /** One model: its slot, how long that stays, and the conversation with it. */
-export function SideColumn({ side, status, statusError, turns, readOnly }: Props) {
+export function SideColumn({ side, status, statusError, turns, readOnly, onSendAgain }: Props) {
   const notice = sideNotice(side);
   const path = side.model.kind === "checkpoint" ? `/checkpoints/${side.model.id}` : "/models";
   return (
@@ -36,7 +36,7 @@ export function SideColumn({ side, status, statusError, turns, readOnly }: Props
           <span><b>{notice.title}</b> {notice.text}{notice.title === "Failed" && <> <Link to={`/runs/${side.run}?tab=logs`}>Its log</Link></>}</span>
         </div>
       )}
-      {turns.length === 0 ? notice === null && <Empty title="Ready">Write the first message below.</Empty> : <Turns turns={turns} />}
+      {turns.length === 0 ? notice === null && <Empty title="Ready">Write the first message below.</Empty> : <Turns turns={turns} onSendAgain={onSendAgain} />}
     </Panel>
   );
 }
@@ -67,18 +67,18 @@ function SlotLine({ side, status, readOnly }: Pick<Props, "side" | "status" | "r
 }
 
 /** The newest part stays in view while a reply arrives. */
-function Turns({ turns }: { turns: readonly Turn[] }) {
+function Turns({ turns, onSendAgain }: Pick<Props, "turns" | "onSendAgain">) {
   const end = useRef<HTMLDivElement>(null);
   const last = turns.at(-1);
   useEffect(() => { end.current?.scrollTo({ top: end.current.scrollHeight }); }, [turns.length, last?.reply, last?.score]);
   return (
     <div className={classes.turns} ref={end} tabIndex={0} role="log" aria-label="Conversation" data-testid="turns">
-      {turns.map((turn) => <TurnView key={turn.id} turn={turn} />)}
+      {turns.map((turn) => <TurnView key={turn.id} turn={turn} onSendAgain={turn === last ? onSendAgain : null} />)}
     </div>
   );
 }
 
-function TurnView({ turn }: { turn: Turn }) {
+function TurnView({ turn, onSendAgain }: { turn: Turn } & Pick<Props, "onSendAgain">) {
   const facts = [
     ...(turn.state === "stopped" ? ["stopped by you"] : []),
     ...(turn.finish === "length" ? ["cut at the token limit"] : []),
@@ -90,7 +90,7 @@ function TurnView({ turn }: { turn: Turn }) {
       <p className={classes.question}>{turn.question}</p>
       {turn.reply !== "" && <p className={classes.reply}>{turn.reply}</p>}
       {turn.state === "streaming" && turn.reply === "" && <Loader size="xs" type="dots" aria-label="The model begins" />}
-      {turn.problem !== null && <ProblemNotice error={turn.problem} />}
+      {turn.problem !== null && <ProblemNotice error={turn.problem} retry={onSendAgain === null ? undefined : () => onSendAgain(turn)} />}
       <div className={classes.facts}>
         {facts.length > 0 && <span>{facts.join(" · ")}</span>}
         <ScoreView turn={turn} />

@@ -3,11 +3,10 @@ import { useCallback, useEffect, useRef, useState } from "react";
 
 import { Problem } from "../api/problem.ts";
 import type { PlaygroundSide } from "../api/schema.d.ts";
-import { begun, changed, chatBody, isBusy, messagesOf, withTurn, type Conversations, type Message, type Sampling, type Turn } from "./conversation.ts";
+import { begun, changed, chatBody, isBusy, messagesOf, withTurn, type Conversations, type Message, type Question, type Turn } from "./conversation.ts";
 import { chat, scoreReply } from "./playground-api.ts";
 import { PLAYGROUNDS } from "./playground-queries.ts";
 
-export type Question = { text: string; answer: string; system: string; sampling: Sampling };
 type Side = Pick<PlaygroundSide, "run" | "base_url">;
 
 /** The conversations of a playground's sides, and what sends to them. They live as long as the page. */
@@ -16,12 +15,14 @@ export function useChat() {
   const newest = useRef(conversations);
   newest.current = conversations;
   const nextId = useRef(0);
+  const asked = useRef(new Map<number, Question>()); // by turn
   const client = useQueryClient();
   const abort = useRef(new AbortController());
   useEffect(() => () => abort.current.abort(), []);
 
   const sendTo = useCallback(async (side: Side, question: Question, scores: boolean) => {
     const id = nextId.current++;
+    asked.current.set(id, question);
     const change = (make: (turn: Turn) => Partial<Turn>) => setConversations((old) => changed(old, side.run, id, make));
     const messages = messagesOf(newest.current[side.run] ?? [], question.system, question.text);
     setConversations((old) => withTurn(old, side.run, begun(id, question.text, question.answer)));
@@ -47,11 +48,17 @@ export function useChat() {
     void client.invalidateQueries({ queryKey: [...PLAYGROUNDS, "side"] });
   }, [client]);
 
+  /** Asks what a failed turn asked. */
+  const sendAgain = useCallback((side: Side, turn: Turn, scores: boolean) => {
+    const question = asked.current.get(turn.id);
+    if (question !== undefined) void sendTo(side, question, scores);
+  }, [sendTo]);
+
   const stop = useCallback(() => {
     abort.current.abort();
     abort.current = new AbortController();
   }, []);
-  return { conversations, sendTo, stop, busy: isBusy(conversations) };
+  return { conversations, sendTo, sendAgain, stop, busy: isBusy(conversations) };
 }
 
 async function score(side: Side, messages: Message[], completion: string, answer: string, change: (make: (turn: Turn) => Partial<Turn>) => void): Promise<void> {

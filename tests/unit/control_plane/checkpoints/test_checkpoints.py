@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.runs import maintenance, submission
 from control_plane.runs.maintenance import clean_up
 from control_plane.runs.models import Attempt, Run
+from tests.support.checkpoint_tars import pack_checkpoint
 
 FILES = {
     "hf/config.json": b'{"model_type": "qwen3"}',
@@ -36,17 +35,7 @@ ADAPTER_FILES = {
 
 def checkpoint_tar(marker: str = "", more: dict[str, bytes] | None = None) -> bytes:
     files = {**FILES, **(more or {}), "trainer.json": json.dumps({"marker": marker}).encode()}
-    listed = [
-        {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for name, data in files.items()
-    ]
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, data in {"MANIFEST.json": json.dumps({"files": listed}).encode(), **files}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
+    return pack_checkpoint(files)
 
 
 @pytest.fixture

@@ -23,6 +23,20 @@ export function visiblePages(me: { scopes: readonly string[] } | undefined): Nav
   return PAGES.filter(({ scope }) => scope === undefined || (me?.scopes.includes(scope) ?? false));
 }
 
+/** Parts of pages that the search finds by their own name. */
+const PARTS: readonly { to: string; label: string; scope: string }[] = [
+  { to: "/account#tokens", label: "Tokens", scope: "tokens:read" },
+  { to: "/team?tab=invitations", label: "Invitations", scope: "members:admin" },
+  { to: "/team?tab=service-accounts", label: "Service accounts", scope: "members:read" },
+  { to: "/team?tab=secrets", label: "Secrets", scope: "secrets:read" },
+  { to: "/team?tab=webhooks", label: "Webhooks", scope: "webhooks:admin" },
+  { to: "/team?tab=audit", label: "Audit log", scope: "audit:read" },
+  { to: "/admin?tab=teams", label: "Teams and projects", scope: "installation:admin" },
+  { to: "/admin?tab=health", label: "Health of the services", scope: "installation:admin" },
+];
+
+export const visibleParts = (me: { scopes: readonly string[] } | undefined) => PARTS.filter(({ scope }) => me?.scopes.includes(scope) ?? false);
+
 export const START = { to: "/runs/new", label: "Start a run", key: "n" };
 
 export const COMPARE = { to: "/runs/compare", label: "Compare runs" };

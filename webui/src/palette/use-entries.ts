@@ -3,7 +3,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-qu
 import { useLocation } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import { COMPARE, START, visiblePages } from "../app/pages.ts";
+import { COMPARE, START, visiblePages, visibleParts } from "../app/pages.ts";
 import { readOnlyReason } from "../common/permission.ts";
 import { comparePath } from "../compare/compare-view.ts";
 import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, type EntryGroup } from "./entries.ts";
@@ -18,7 +18,7 @@ export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: 
   const { data: me } = useQuery(queries.me);
   const mayStart = readOnlyReason(me?.role) === null;
   const compare = { ...COMPARE, to: comparePath(runOf(useLocation().pathname)) };
-  const pages = [...visiblePages(me), compare];
+  const pages = [...visiblePages(me), compare, ...(query === "" ? [] : visibleParts(me))];
   const runs = useInfiniteQuery({ ...queries.runs(runFilter(settled), MAX_PER_GROUP), placeholderData: keepPreviousData });
   const datasets = useQuery({ ...queries.datasets, enabled: query !== "" });
   const checkpoints = useQuery({ ...queries.allCheckpoints, enabled: query !== "" });

@@ -1,7 +1,7 @@
 import { Button, Table } from "@mantine/core";
 import { IconChevronDown, IconChevronRight, IconDownload } from "@tabler/icons-react";
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
-import { Fragment, useState } from "react";
+import { Fragment, useMemo, useState } from "react";
 import { useSearchParams } from "react-router";
 
 import { urlOf } from "../api/http.ts";
@@ -12,7 +12,6 @@ import { moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
-import { useNow } from "../common/use-now.ts";
 import { AuditChainPanel } from "./audit-chain.tsx";
 import { auditFilter, isFiltered } from "./audit-filter.ts";
 import { AuditFilters } from "./audit-filters.tsx";
@@ -20,7 +19,7 @@ import classes from "./team.module.css";
 
 export function AuditTab() {
   const [search, setSearch] = useSearchParams();
-  const filter = auditFilter(search, useNow(60_000));
+  const filter = useMemo(() => auditFilter(search, Date.now()), [search]); // a period begins when it is chosen, so that pages stay
   const query = useInfiniteQuery({ ...auditQuery(filter), placeholderData: keepPreviousData });
   const [openId, setOpenId] = useState<string | null>(null);
   const list = query.data?.pages.flatMap((page) => page.data) ?? [];

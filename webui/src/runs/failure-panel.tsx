@@ -58,7 +58,7 @@ function Actions({ run }: { run: RunDetail }) {
         <Button variant="default" component={Link} to={fork} leftSection={<IconGitFork size={14} />} data-testid="fork">{isReward ? "Fork with a new reward" : "Fork with another spec"}</Button>
       </div>
       <p className={classes.note}>
-        {run.status === "PAUSED" ? "Resume continues this run from its checkpoint, with the same spec." : "Retry starts a new run of the same spec."}{" "}
+        {run.status === "PAUSED" ? "Resume continues this run from its checkpoint, with the same spec." : "Retry creates a run that continues from the newest checkpoint, if there is one, with the same spec."}{" "}
         The fork opens the start form with this spec{checkpoint === null ? "; no checkpoint is stored, so it starts from the same model" : ` and the checkpoint of step ${checkpoint.step}`}.
       </p>
     </>

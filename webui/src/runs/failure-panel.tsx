@@ -34,7 +34,7 @@ export function FailurePanel({ run, isBrief }: { run: RunDetail; isBrief: boolea
         <h2>{paused ? "Paused by an error" : "Failed"}: {cause.toLowerCase()}</h2>
         <span title={moment(at)}>{ago(at)}, at train step {run.train_step}. {paused ? "Its slots are free and its clock is stopped." : ""}</span>
       </header>
-      {run.reason_message !== "" && <pre className={classes.message} tabIndex={0} aria-label="Message">{run.reason_message}</pre>}
+      {run.reason_message !== "" && <pre className={classes.message} tabIndex={0} role="region" aria-label="Message">{run.reason_message}</pre>}
       <dl className={classes.facts}>
         {fault !== null && <><dt>Whose fault</dt><dd>{fault}</dd></>}
         {run.advice !== "" && <><dt>What to do</dt><dd>{run.advice}</dd></>}
@@ -83,9 +83,9 @@ function LogEnd({ run, file }: { run: RunDetail; file: LogFile }) {
   const traceback = lastTraceback(text);
   return (
     <>
-      {traceback !== null && <><h3 className={classes.title}>Last traceback of {file.name}</h3><pre className={classes.log} tabIndex={0} aria-label="Traceback" data-testid="traceback">{traceback}</pre></>}
+      {traceback !== null && <><h3 className={classes.title}>Last traceback of {file.name}</h3><pre className={classes.log} tabIndex={0} role="region" aria-label="Traceback" data-testid="traceback">{traceback}</pre></>}
       <h3 className={classes.title}>Last lines of {file.name} <Link to={`?tab=logs&job=${file.job}:${file.incarnation}`}>Open the log</Link></h3>
-      <pre className={classes.log} tabIndex={0} aria-label="Last log lines" data-testid="last-lines">{lastLines(text, LINES).join("\n") || "The log is empty."}</pre>
+      <pre className={classes.log} tabIndex={0} role="region" aria-label="Last log lines" data-testid="last-lines">{lastLines(text, LINES).join("\n") || "The log is empty."}</pre>
     </>
   );
 }

@@ -51,6 +51,14 @@ GROUP_SIZE = 8
 FILE = "main-0.jsonl"
 CHECKPOINT_EVERY = 20
 LOG_FILE = "output.log#0"
+REWARD_ERROR = """\
+WARNING synthetic: a completion got no score
+Traceback (most recent call last):
+  File "reward.py", line 12, in score
+    return float(parse(completion)["answer"])
+KeyError: 'answer'
+INFO synthetic: the group is dropped, and never scored 0
+"""
 RAW = {"Content-Type": "application/octet-stream"}
 ASK_AGAIN = (408, 425, 429)  # besides 5xx, as the real agent
 
@@ -290,6 +298,8 @@ class ScriptedNode:
                     self._write(jobs[name], *lines)
             if "trainer" in jobs:
                 self._log(jobs["trainer"], f"step {step} reward {run.reward:.3f} loss {run.loss:+.4f}\n")
+            if step == 5 and "reward" in jobs:
+                self._log(jobs["reward"], REWARD_ERROR)
             if step % CHECKPOINT_EVERY == 0 and "trainer" in jobs:
                 self._checkpoint(jobs["trainer"], step, final=False)
         if "trainer" in jobs:

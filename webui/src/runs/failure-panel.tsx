@@ -34,7 +34,7 @@ export function FailurePanel({ run, isBrief }: { run: RunDetail; isBrief: boolea
         <h2>{paused ? "Paused by an error" : "Failed"}: {cause.toLowerCase()}</h2>
         <span title={moment(at)}>{ago(at)}, at train step {run.train_step}. {paused ? "Its slots are free and its clock is stopped." : ""}</span>
       </header>
-      {run.reason_message !== "" && <pre className={classes.message} tabIndex={0} aria-label="Message">{run.reason_message}</pre>}
+      {run.reason_message !== "" && <pre className={classes.message} tabIndex={0} role="region" aria-label="Message">{run.reason_message}</pre>}
       <dl className={classes.facts}>
         {fault !== null && <><dt>Whose fault</dt><dd>{fault}</dd></>}
         {run.advice !== "" && <><dt>What to do</dt><dd>{run.advice}</dd></>}
@@ -58,7 +58,7 @@ function Actions({ run }: { run: RunDetail }) {
         <Button variant="default" component={Link} to={fork} leftSection={<IconGitFork size={14} />} data-testid="fork">{isReward ? "Fork with a new reward" : "Fork with another spec"}</Button>
       </div>
       <p className={classes.note}>
-        {run.status === "PAUSED" ? "Resume continues this run from its checkpoint, with the same spec." : "Retry starts a new run of the same spec."}{" "}
+        {run.status === "PAUSED" ? "Resume continues this run from its checkpoint, with the same spec." : "Retry creates a run that continues from the newest checkpoint, if there is one, with the same spec."}{" "}
         The fork opens the start form with this spec{checkpoint === null ? "; no checkpoint is stored, so it starts from the same model" : ` and the checkpoint of step ${checkpoint.step}`}.
       </p>
     </>
@@ -83,9 +83,9 @@ function LogEnd({ run, file }: { run: RunDetail; file: LogFile }) {
   const traceback = lastTraceback(text);
   return (
     <>
-      {traceback !== null && <><h3 className={classes.title}>Last traceback of {file.name}</h3><pre className={classes.log} tabIndex={0} aria-label="Traceback" data-testid="traceback">{traceback}</pre></>}
+      {traceback !== null && <><h3 className={classes.title}>Last traceback of {file.name}</h3><pre className={classes.log} tabIndex={0} role="region" aria-label="Traceback" data-testid="traceback">{traceback}</pre></>}
       <h3 className={classes.title}>Last lines of {file.name} <Link to={`?tab=logs&job=${file.job}:${file.incarnation}`}>Open the log</Link></h3>
-      <pre className={classes.log} tabIndex={0} aria-label="Last log lines" data-testid="last-lines">{lastLines(text, LINES).join("\n") || "The log is empty."}</pre>
+      <pre className={classes.log} tabIndex={0} role="region" aria-label="Last log lines" data-testid="last-lines">{lastLines(text, LINES).join("\n") || "The log is empty."}</pre>
     </>
   );
 }

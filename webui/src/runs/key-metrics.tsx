@@ -1,4 +1,5 @@
-import { Progress } from "@mantine/core";
+import { Progress, Tooltip } from "@mantine/core";
+import type { ReactNode } from "react";
 
 import type { Run } from "../api/schema.d.ts";
 import { clock, DASH, moment, number, percent, words } from "../common/format.ts";
@@ -46,31 +47,34 @@ export function KeyMetrics({ run, metrics, isCompact = false }: { run: Run; metr
       </div>
       {isRl ? (
         <>
-          <KeyMetric label="Reward" note={gain === null ? "batch mean" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
-          <KeyMetric label="Mean staleness" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</KeyMetric>
-          <KeyMetric label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</KeyMetric>
-          <KeyMetric label={`Generated${rateSuffix}`} note="tokens/s">{number(rate("perf/generated_tokens_per_second"), 0)}</KeyMetric>
-          <KeyMetric label={`Trained${rateSuffix}`} note="tokens/s">{number(rate("perf/trained_tokens_per_second"), 0)}</KeyMetric>
-          <KeyMetric label="Trainer idle" note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${rateSuffix}`}>{percent(rate("idle/trainer_frac"), 0)}</KeyMetric>
+          <KeyMetric label="Reward" about={["Mean reward of the trajectories in the last trained batch.", "concepts/objective"]} note={gain === null ? "mean of the last batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
+          <KeyMetric label="Mean staleness" about={["Policy versions between the oldest token of a trajectory and its training, mean of the last trained batch.", "concepts/staleness"]} note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</KeyMetric>
+          <KeyMetric label="Policy version" about={["Version of the newest trained weights. The engines may still use an older one.", "concepts/interruption"]} note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</KeyMetric>
+          <KeyMetric about={["Tokens per second that the engines sample.", "reference/metrics"]} label={`Generated${rateSuffix}`} note="tokens/s">{number(rate("perf/generated_tokens_per_second"), 0)}</KeyMetric>
+          <KeyMetric about={["Tokens per second that the trainer trains on.", "reference/metrics"]} label={`Trained${rateSuffix}`} note="tokens/s">{number(rate("perf/trained_tokens_per_second"), 0)}</KeyMetric>
+          <KeyMetric label="Trainer idle" about={["Part of the last train step in which the trainer waited for a batch.", "concepts/gate"]} note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${rateSuffix}`}>{percent(rate("idle/trainer_frac"), 0)}</KeyMetric>
         </>
       ) : (
         <>
-          <KeyMetric label="Loss" note="token mean (nats)">{number(last("sft/loss"), 3)}</KeyMetric>
-          <KeyMetric label="Greedy accuracy" note={`stops at ${percent(numberAt(run.spec, "sft", "stop_at_greedy_accuracy"), 0)}`}>{percent(last("sft/greedy_accuracy"))}</KeyMetric>
-          <KeyMetric label="Learning rate" note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</KeyMetric>
+          <KeyMetric label="Loss" about={["Mean negative log-probability per token of the answers in the last batch.", "concepts/objective"]} note="token mean (nats)">{number(last("sft/loss"), 3)}</KeyMetric>
+          <KeyMetric label="Greedy accuracy" about={["Part of the validation rows that the model answers right without sampling.", "reference/metrics"]} note={`stops at ${percent(numberAt(run.spec, "sft", "stop_at_greedy_accuracy"), 0)}`}>{percent(last("sft/greedy_accuracy"))}</KeyMetric>
+          <KeyMetric label="Learning rate" about={["Step size of the optimizer in the last step.", "reference/run-spec"]} note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</KeyMetric>
         </>
       )}
-      <KeyMetric label={run.ended_at === null ? "Elapsed" : "Took"} note={secondsLeft === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${clock(secondsLeft)} left`}>
+      <KeyMetric about={["Time since the start of the run, without pauses.", "reference/lifecycle"]} label={run.ended_at === null ? "Elapsed" : "Took"} note={secondsLeft === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${clock(secondsLeft)} left`}>
         {elapsed === null ? DASH : clock(elapsed)}
       </KeyMetric>
     </dl>
   );
 }
 
-function KeyMetric({ label, note, children }: { label: string; note: string; children: React.ReactNode }) {
+type KeyMetricProps = { label: string; note: string; about: [help: string, concept: string]; children: ReactNode };
+
+/** One figure. Its label says on hover or focus what it is, and opens its page of the documentation. */
+function KeyMetric({ label, note, about: [help, concept], children }: KeyMetricProps) {
   return (
     <div data-metric={label}>
-      <dt>{label}</dt>
+      <dt><Tooltip label={`${help} Opens the documentation.`} multiline maw={280} events={{ hover: true, focus: true, touch: true }}><a href={`/docs/${concept}`} target="_blank" rel="noreferrer">{label}</a></Tooltip></dt>
       <dd>{children}</dd>
       <dd className={classes.phase}>{note}</dd>
     </div>

@@ -4,6 +4,7 @@ import { IconCheck, IconX } from "@tabler/icons-react";
 import { Panel } from "../common/panel.tsx";
 import { grouped, percent, words } from "../common/format.ts";
 import { counts, numberAt, sum, type Json } from "../common/json.ts";
+import { funnelOf } from "./ledger-funnel.ts";
 import classes from "./ledger-panel.module.css";
 
 type Row = { state: string; groups: number | null; tokens: number | null; isPart?: boolean };
@@ -36,7 +37,8 @@ export function LedgerPanel({ ledger, tokens }: { ledger: Json | null; tokens: J
   const groupSum = (trained ?? 0) + sum(groupDrops) + sum(inFlight);
   const tokenSum = (numberAt(tokens, "trained") ?? 0) + sum(tokenDrops) + (numberAt(tokens, "in_hand") ?? 0) + (lost ?? 0);
   return (
-    <Panel title="Ledger" aside="each group and each token is in exactly one state" flush>
+    <Panel title="Ledger" aside={<a href="/docs/concepts/ledger" target="_blank" rel="noreferrer">each group and each token is in exactly one state</a>} flush>
+      <Funnel ledger={ledger} />
       <Table verticalSpacing={4} className="tabular" data-testid="ledger">
         <Table.Thead>
           <Table.Tr><Table.Th>State</Table.Th><Table.Th ta="right">Groups</Table.Th><Table.Th ta="right">Tokens</Table.Th><Table.Th ta="right">% of tokens</Table.Th></Table.Tr>
@@ -61,6 +63,26 @@ export function LedgerPanel({ ledger, tokens }: { ledger: Json | null; tokens: J
         </Table.Tfoot>
       </Table>
     </Panel>
+  );
+}
+
+/** How far the sampled groups came, as bars of one length per group. */
+function Funnel({ ledger }: { ledger: Json }) {
+  const stages = funnelOf(ledger);
+  if (stages === null) return null;
+  const sampled = stages[0]!.count;
+  return (
+    <ol className={classes.funnel} aria-label="Groups by stage" data-testid="funnel">
+      {stages.map(({ name, count, help, lost }) => (
+        <li key={name} title={help} data-count={count}>
+          <span className={classes.stage}>{name}</span>
+          <span className={classes.bar} aria-hidden><i style={{ width: `${(100 * count) / sampled}%` }} /></span>
+          <span className="tabular">{grouped(count)}</span>
+          <small className="tabular">{percent(count / sampled, 0)}</small>
+          {lost.length > 0 && <span className={classes.lost}>{lost.map((part) => `−${grouped(part.count)} ${part.label}`).join(", ")}</span>}
+        </li>
+      ))}
+    </ol>
   );
 }
 

@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
 
 import * as queries from "../api/queries.ts";
 import type { RunDetail } from "../api/schema.d.ts";
@@ -11,12 +10,13 @@ import { showsBoot } from "./boot.ts";
 import { BootChecklist } from "./boot-checklist.tsx";
 import { hasEnded } from "./ended.ts";
 import { LedgerPanel } from "./ledger-panel.tsx";
-import { useMetricsVersion } from "./live.ts";
 import type { MetricsStore } from "./metrics-store.ts";
 import { PipelineStrip } from "./pipeline-strip.tsx";
 import { RunChart, type RunChartProps } from "./run-chart.tsx";
 import classes from "./run-chart.module.css";
-import { otherCharts, RL_CHARTS, SFT_CHARTS, sourceCharts, type ChartPlan } from "./run-charts.ts";
+import { MetricSections } from "./metric-sections.tsx";
+import { outcomeOf } from "./live-sections.ts";
+import { RL_CHARTS, SFT_CHARTS, sourceCharts, type ChartPlan } from "./run-charts.ts";
 import { StalenessPanel } from "./staleness-panel.tsx";
 import { SyncPanel } from "./sync-panel.tsx";
 import { useRunClock } from "./use-run-clock.ts";
@@ -46,17 +46,16 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
       {isRl && <PipelineStrip pipeline={pipeline} groupsPerStep={numberAt(run.spec, "trainer", "groups_per_step")} ended={hasEnded(run.status)} />}
       <ChartTools view={view} onChange={onView} axes={axes} labels={isRl ? {} : { step: "Step" }} />
       <div className={classes.grid}>
-        {planned.slice(0, 2).map(chart)}
+        {outcomeOf(planned).map(chart)}
         {isRl && <StalenessPanel histograms={histograms} bound={bound} bounds={boundsOf(metrics)} unit="trajectories" />}
-        {planned.slice(2).map(chart)}
       </div>
+      <MetricSections planned={planned} metrics={metrics} chart={chart} />
       {isRl && (
         <div className={classes.grid} style={{ marginTop: 10, gridTemplateColumns: "repeat(auto-fit, minmax(min(420px, 100%), 1fr))" }}>
           <LedgerPanel ledger={object(pipeline?.["ledger"]) ?? object(controller?.["ledger"])} tokens={object(pipeline?.["tokens"]) ?? object(controller?.["tokens"])} />
           <SyncPanel metrics={metrics} />
         </div>
       )}
-      <OtherMetrics planned={planned} metrics={metrics} chart={chart} />
     </>
   );
 }
@@ -65,18 +64,6 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
 function boundsOf(metrics: MetricsStore): Map<number, number> {
   const points = metrics.lines("staleness/bound").flatMap(({ points: { x, y } }) => x.map((step, index) => [step, y[index]!] as const));
   return new Map(points);
-}
-
-function OtherMetrics({ planned, metrics, chart }: { planned: ChartPlan[]; metrics: MetricsStore; chart: (plan: ChartPlan) => React.ReactNode }) {
-  const version = useMetricsVersion(metrics);
-  const others = useMemo(() => otherCharts(metrics.names(), planned), [metrics, planned, version]);
-  if (others.length === 0) return null;
-  return (
-    <details>
-      <summary className={classes.section}>All other metrics <small>{others.length}</small></summary>
-      <div className={classes.grid}>{others.map(chart)}</div>
-    </details>
-  );
 }
 
 /** A chart with the help texts of its metric definitions. */

@@ -6,12 +6,17 @@ import { at, numberAt, object } from "../common/json.ts";
 import { Empty } from "../common/notices.tsx";
 import { Fact, Facts, Panel } from "../common/panel.tsx";
 import { hasEnded } from "./ended.ts";
+import { evaluationsOf, type EvaluationRow } from "./evaluations.ts";
+import { useMetricsVersion } from "./live.ts";
+import type { MetricsStore } from "./metrics-store.ts";
 
 /** Evaluations before and after training, and the final measurements of each job. */
-export function ResultsTab({ run }: { run: Run }) {
+export function ResultsTab({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+  useMetricsVersion(metrics);
   const evaluation = object(run.summary["evaluation"]);
+  const soFar = evaluation === null ? evaluationsOf(metrics) : [];
   const names = Object.keys(run.summary).filter((name) => name !== "evaluation").sort();
-  if (evaluation === null && names.length === 0) {
+  if (evaluation === null && soFar.length === 0 && names.length === 0) {
     return (
       <Panel>
         <Empty title="No results yet">
@@ -22,6 +27,7 @@ export function ResultsTab({ run }: { run: Run }) {
   }
   return (
     <div style={{ display: "grid", gap: 10 }}>
+      {soFar.length > 0 && <EvaluationsSoFar rows={soFar} />}
       {evaluation !== null && <Evaluation evaluation={evaluation} />}
       {evaluation !== null && <AccuracyBySource evaluation={evaluation} />}
       {names.map((name) => (
@@ -30,6 +36,24 @@ export function ResultsTab({ run }: { run: Run }) {
         </Panel>
       ))}
     </div>
+  );
+}
+
+/** Evaluations of a run whose jobs have not reported their final measurements. */
+function EvaluationsSoFar({ rows }: { rows: EvaluationRow[] }) {
+  return (
+    <Panel title="Evaluations so far" aside="final measurements follow at the end of the run" flush>
+      <Table className="tabular" data-testid="evaluations-so-far">
+        <Table.Thead>
+          <Table.Tr><Table.Th ta="right">Policy version</Table.Th><Table.Th ta="right">Greedy</Table.Th><Table.Th ta="right">Sampled</Table.Th><Table.Th ta="right">Mean tokens</Table.Th></Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {rows.map(({ version, greedy, sampled, meanTokens }) => (
+            <Table.Tr key={version}><Table.Td ta="right">{grouped(version)}</Table.Td><Table.Td ta="right">{percent(greedy)}</Table.Td><Table.Td ta="right">{percent(sampled)}</Table.Td><Table.Td ta="right">{number(meanTokens, 1)}</Table.Td></Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Panel>
   );
 }
 

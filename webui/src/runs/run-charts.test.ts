@@ -6,7 +6,7 @@ import { otherCharts, RL_CHARTS, SFT_CHARTS, sourceCharts } from "./run-charts.t
 test("evaluations and learning rates are never smoothed", () => {
   const lines = [...RL_CHARTS, ...SFT_CHARTS].flatMap((plan) => plan.lines);
   const sparse = lines.filter(({ metric }) => metric.startsWith("eval/") || metric === "sft/greedy_accuracy" || metric === "sft/learning_rate");
-  assert.equal(sparse.length, 4);
+  assert.equal(sparse.length, 6);
   assert.deepEqual(sparse.filter((line) => line.exact !== true), []);
 });
 

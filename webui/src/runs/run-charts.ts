@@ -29,7 +29,11 @@ export const neverSmoothed = (metric: string) => metric.startsWith("eval/") || m
 export const RL_CHARTS: ChartPlan[] = [
   {
     id: "reward", title: "Reward", always: true, height: 200,
-    lines: [{ metric: "reward/mean", label: "mean", color: 1 }],
+    lines: [
+      { metric: "reward/mean", label: "mean", color: 1 },
+      { metric: "eval/greedy", label: "evaluation, greedy", color: 3, exact: true, dashed: true },
+      { metric: "eval/sampled", label: "evaluation, sampled", color: 5, exact: true, dashed: true },
+    ],
   },
   {
     id: "staleness", title: "Staleness of trained groups", always: true, showsBound: true, floor: 0, height: 200, format: (value) => number(value, 2),

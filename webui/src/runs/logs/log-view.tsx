@@ -8,6 +8,8 @@ const LINE_HEIGHT = 18;
 
 type Props = {
   lines: string[];
+  /** byte of the log where the lines begin */
+  start: number;
   wrap: boolean;
   follow: boolean;
   /** the line to show and mark, and a counter so that the same line can be asked for again */
@@ -19,7 +21,7 @@ type Props = {
 };
 
 /** The lines of a log. Only the visible ones are in the page. */
-export function LogView({ lines, wrap, follow, target, onLeaveEnd, onNearStart, onNearEnd }: Props) {
+export function LogView({ lines, start, wrap, follow, target, onLeaveEnd, onNearStart, onNearEnd }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => box.current, estimateSize: () => LINE_HEIGHT, overscan: 30 });
   const rows = virtual.getVirtualItems();
@@ -32,6 +34,13 @@ export function LogView({ lines, wrap, follow, target, onLeaveEnd, onNearStart, 
     if (target !== null) virtual.scrollToIndex(target.line, { align: "center" });
   }, [target, virtual]);
   const [first, last] = [rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0];
+  // Earlier lines come above what is in view, which stays in its place.
+  const before = useRef({ start, count: lines.length });
+  useLayoutEffect(() => {
+    const { start: oldStart, count } = before.current;
+    before.current = { start, count: lines.length };
+    if (start < oldStart && count > 0 && !follow) virtual.scrollToIndex(first + lines.length - count, { align: "start" });
+  }, [start, lines.length, follow, first, virtual]);
   useEffect(() => {
     if (!follow && last >= lines.length - 1) onNearEnd();
   }, [follow, last, lines.length, onNearEnd]);
@@ -42,8 +51,8 @@ export function LogView({ lines, wrap, follow, target, onLeaveEnd, onNearStart, 
       onKeyDown={({ key }) => { if (["ArrowUp", "PageUp", "Home"].includes(key)) onLeaveEnd(); }}
     >
       <div style={{ height: virtual.getTotalSize(), position: "relative", minWidth: wrap ? undefined : `${longest}ch` }}>
-        {rows.map(({ index, start, key }) => (
-          <div key={key} ref={wrap ? virtual.measureElement : undefined} data-index={index} data-level={levelOf(lines[index]!)} data-target={index === target?.line} className={classes.line} style={{ transform: `translateY(${start}px)` }}>
+        {rows.map(({ index, start: top, key }) => (
+          <div key={key} ref={wrap ? virtual.measureElement : undefined} data-index={index} data-level={levelOf(lines[index]!)} data-target={index === target?.line} className={classes.line} style={{ transform: `translateY(${top}px)` }}>
             {lines[index] === "" ? " " : lines[index]}
           </div>
         ))}

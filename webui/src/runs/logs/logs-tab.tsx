@@ -101,7 +101,7 @@ function Log({ run, file, picker }: { run: Run; file: LogFile; picker: ReactNode
       <Notes file={file} start={log.window.start} isLoading={log.isLoading} onEarlier={() => void log.readEarlier()} />
       {lines.length === 0 && !log.isLoading && log.error === null
         ? <Empty title={file.removed_at === null ? "Nothing written yet" : "This log was removed"}>{file.removed_at === null ? "The job's output appears here as it comes." : "The installation keeps logs for a limited time."}</Empty>
-        : <LogView lines={lines} wrap={wrap} follow={follow} target={target} onLeaveEnd={() => setFollow(false)} onNearStart={onNearStart} onNearEnd={onNearEnd} />}
+        : <LogView lines={lines} start={log.window.start} wrap={wrap} follow={follow} target={target} onLeaveEnd={() => setFollow(false)} onNearStart={onNearStart} onNearEnd={onNearEnd} />}
     </div>
   );
 }

@@ -12,7 +12,7 @@ export function Prompt({ text }: { text: string }) {
   return (
     <section aria-label="Prompt">
       <b>Prompt</b>
-      <pre className={classes.prompt}>{isCut ? `${text.slice(0, SHORT_CHARACTERS)}…` : text}</pre>
+      <pre className={classes.prompt} tabIndex={0} role="region" aria-label="Text of the prompt">{isCut ? `${text.slice(0, SHORT_CHARACTERS)}…` : text}</pre>
       {text.length > SHORT_CHARACTERS && <Button variant="subtle" size="compact-xs" onClick={() => setAll(!isAll)}>{isCut ? `Show all ${text.length} characters` : "Show less"}</Button>}
     </section>
   );

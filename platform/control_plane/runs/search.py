@@ -143,6 +143,16 @@ def _dataset(search: Search, value: str) -> None:
         raise invalid_parameter("dataset", f"dataset={value!r}: an id, name, or name@3")
 
 
+def _function(search: Search, value: str) -> None:
+    name, at, number = value.partition("@")
+    uses = Run.functions.through.objects.filter(functionversion__function__name=name)
+    if at:
+        if not (number.isdecimal() and len(number) < 10):
+            raise invalid_parameter("function", f"function={value!r}: a name, or name@3")
+        uses = uses.filter(functionversion__number=int(number))
+    search.filters.append(Q(pk__in=uses.values("run_id")))
+
+
 def _metric(search: Search, value: str) -> None:
     found = _METRIC.match(value)
     try:
@@ -196,6 +206,7 @@ _PARSERS: dict[str, Callable[[Search, str], None]] = {
         lambda value: Q(base_model_id=value) | Q(base_model__name=value) | Q(initial_checkpoint_id=value)
     ),
     "dataset": _dataset,
+    "function": _function,
     "parent": _simple(lambda value: Q(parent_id=value)),
     "secret": _simple(lambda value: Q(spec__contains={"secrets": [{"name": value}]})),
     "sweep": _simple(lambda value: Q(trial__sweep_id=value)),
@@ -216,6 +227,7 @@ PARAMETERS = [
     OpenApiParameter("author", str, description="user name of who submitted it"),
     OpenApiParameter("model", str, description="base model by id or name, or checkpoint by id"),
     OpenApiParameter("dataset", str, description="id of a version, name, or name@3"),
+    OpenApiParameter("function", str, description="uses this reward, workflow or loss: name or name@3"),
     OpenApiParameter("parent", str, description="runs made from this one"),
     OpenApiParameter("secret", str, description="runs whose spec names this project secret"),
     OpenApiParameter("sweep", str, description="runs of this sweep"),

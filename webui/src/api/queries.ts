@@ -2,8 +2,8 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import type { RunListQuery } from "../runs/run-list-view.ts";
 import type { TrajectoryQuery } from "../runs/trajectories/trajectory-filter.ts";
-import { get } from "./http.ts";
-import type { StateSnapshot } from "./schema.d.ts";
+import { get, getText } from "./http.ts";
+import type { SourceKind, StateSnapshot } from "./schema.d.ts";
 
 /** All query keys and API paths. Handlers of stream frames update the cache by these keys. */
 
@@ -169,13 +169,90 @@ export const datasets = queryOptions({
 export const dataset = (id: string) =>
   queryOptions({ queryKey: ["datasets", id], queryFn: ({ signal }) => get("/api/v1/datasets/{dataset_id}", { path: { dataset_id: id } }, signal) });
 
-export const datasetRows = (versionId: string) =>
-  pages(["dataset-versions", versionId, "rows"], (cursor, signal) =>
-    get("/api/v1/dataset-versions/{version_id}/rows", { path: { version_id: versionId }, query: { cursor, limit: 20 } }, signal));
+/** With `q` only rows that hold this text, with `split` only rows of it. */
+export const datasetRows = (versionId: string, filter: { q?: string; split?: string } = {}) =>
+  pages(["dataset-versions", versionId, "rows", filter], (cursor, signal) =>
+    get("/api/v1/dataset-versions/{version_id}/rows", { path: { version_id: versionId }, query: { ...filter, cursor, limit: 20 } }, signal));
+
+/** What a whole version says about itself or beside another never changes; the server reads all rows, so it is asked once. */
+export const datasetLeaks = (versionId: string) =>
+  queryOptions({
+    queryKey: ["dataset-versions", versionId, "leakage"],
+    queryFn: async ({ signal }) => (await get("/api/v1/dataset-versions/{version_id}/leakage", { path: { version_id: versionId } }, signal)).leaks,
+    staleTime: Infinity, retry: false,
+  });
+
+export const datasetDiff = (versionId: string, from: string) =>
+  queryOptions({
+    queryKey: ["dataset-versions", versionId, "diff", from],
+    queryFn: ({ signal }) => get("/api/v1/dataset-versions/{version_id}/diff", { path: { version_id: versionId }, query: { from } }, signal),
+    staleTime: Infinity, retry: false,
+  });
+
+/** Token counts of a version, newest first. `over`: also the share of rows that are longer. */
+export const datasetStatistics = (versionId: string, over?: number) =>
+  queryOptions({
+    queryKey: ["dataset-versions", versionId, "statistics", over ?? null],
+    queryFn: async ({ signal }) => (await get("/api/v1/dataset-versions/{version_id}/statistics", { path: { version_id: versionId }, query: { over, limit: 50 } }, signal)).data,
+  });
+
+export const datasetAliases = (datasetId: string) =>
+  queryOptions({
+    queryKey: ["datasets", datasetId, "aliases"],
+    queryFn: async ({ signal }) => (await get("/api/v1/datasets/{dataset_id}/aliases", { path: { dataset_id: datasetId }, query: { limit: 200 } }, signal)).data,
+  });
+
+/** Which parts of an upload have arrived. */
+export const uploadSession = (id: string) =>
+  queryOptions({
+    queryKey: ["upload-sessions", id],
+    queryFn: ({ signal }) => get("/api/v1/upload-sessions/{session_id}", { path: { session_id: id } }, signal),
+    retry: false,
+  });
+
+export const modelImports = pages(["model-imports"], (cursor, signal) => get("/api/v1/model-imports", { query: { cursor, limit: 20 } }, signal));
 
 export const models = queryOptions({
   queryKey: ["models"],
   queryFn: ({ signal }) => get("/api/v1/models", { query: { limit: 200 } }, signal),
+});
+
+export const functions = (kind?: SourceKind) =>
+  pages(["functions", kind ?? ""], (cursor, signal) => get("/api/v1/functions", { query: { kind, cursor, limit: 100 } }, signal));
+
+export const functionById = (id: string) =>
+  queryOptions({ queryKey: ["functions", "one", id], queryFn: ({ signal }) => get("/api/v1/functions/{function_id}", { path: { function_id: id } }, signal) });
+
+/** A version never changes, so its source is fetched once. */
+export const functionSource = (versionId: string) =>
+  queryOptions({
+    queryKey: ["function-versions", versionId, "source"],
+    queryFn: ({ signal }) => getText("/api/v1/function-versions/{function_version_id}/source", { path: { function_version_id: versionId } }, signal),
+    staleTime: Infinity,
+  });
+
+/** Newest first. `reward`: a built-in reward, or a version such as close@2. */
+export const rewardTests = (reward?: string) =>
+  pages(["reward-tests", reward ?? ""], (cursor, signal) => get("/api/v1/reward-tests", { query: { reward, cursor, limit: 25 } }, signal));
+
+export const rewardTest = (id: string) =>
+  queryOptions({ queryKey: ["reward-tests", "one", id], queryFn: ({ signal }) => get("/api/v1/reward-tests/{reward_test_id}", { path: { reward_test_id: id } }, signal) });
+
+export const sweeps = pages(["sweeps"], (cursor, signal) => get("/api/v1/sweeps", { query: { cursor, limit: 50 } }, signal));
+
+export const sweep = (id: string) =>
+  queryOptions({ queryKey: ["sweeps", "one", id], queryFn: ({ signal }) => get("/api/v1/sweeps/{sweep_id}", { path: { sweep_id: id } }, signal) });
+
+/** All trials: a sweep has at most 200. */
+export const trials = (sweepId: string) =>
+  queryOptions({
+    queryKey: ["sweeps", "one", sweepId, "trials"],
+    queryFn: async ({ signal }) => (await get("/api/v1/sweeps/{sweep_id}/trials", { path: { sweep_id: sweepId }, query: { limit: 200 } }, signal)).data,
+  });
+
+export const templates = queryOptions({
+  queryKey: ["run-templates"],
+  queryFn: async ({ signal }) => (await get("/api/v1/run-templates", { query: { limit: 200 } }, signal)).data,
 });
 
 export const presets = queryOptions({

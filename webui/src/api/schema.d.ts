@@ -22800,6 +22800,8 @@ export interface operations {
                 cursor?: string;
                 /** @description id of a version, name, or name@3 */
                 dataset?: string;
+                /** @description uses this reward, workflow or loss: name or name@3 */
+                function?: string;
                 /** @description one or more of rl, sft, eval, reward_test, playground, comma-separated */
                 kind?: string;
                 /** @description 1 to 200; 50 when left out */

@@ -1,4 +1,4 @@
-import { IconBox, IconCpu, IconDatabase, IconHome, IconRoute, IconShieldCog, IconStack2, IconUser, IconUsers, type Icon } from "@tabler/icons-react";
+import { IconAdjustmentsHorizontal, IconBox, IconCpu, IconDatabase, IconFunction, IconHome, IconRoute, IconShieldCog, IconStack2, IconUser, IconUsers, type Icon } from "@tabler/icons-react";
 
 /**
  * A page of the navigation: `g` and `key` open it, and `help` is its page of the documentation. `scope`: it is absent for
@@ -9,9 +9,11 @@ export type NavigationPage = { to: string; label: string; icon: Icon; key: strin
 export const PAGES: readonly NavigationPage[] = [
   { to: "/", label: "Home", icon: IconHome, key: "h", help: "guide" },
   { to: "/runs", label: "Runs", icon: IconRoute, key: "r", help: "guide" },
+  { to: "/sweeps", label: "Sweeps", icon: IconAdjustmentsHorizontal, key: "s", help: "how-to/sweep" },
   { to: "/datasets", label: "Datasets", icon: IconDatabase, key: "d", help: "how-to/dataset" },
   { to: "/models", label: "Models", icon: IconBox, key: "m", help: "how-to/base-model" },
   { to: "/checkpoints", label: "Checkpoints", icon: IconStack2, key: "c", help: "how-to/gate" },
+  { to: "/functions", label: "Functions", icon: IconFunction, key: "f", help: "how-to/reward" },
   { to: "/pool", label: "Pool", icon: IconCpu, key: "p", help: "how-to/operate" },
   { to: "/team", label: "Team", icon: IconUsers, key: "e", help: "how-to/teams" },
   { to: "/admin", label: "Admin", icon: IconShieldCog, key: "a", help: "how-to/operate", scope: "pool:admin" },

@@ -52,6 +52,17 @@ const APPEARANCES: Record<string, Appearance> = {
   critical: { label: "Critical", icon: IconAlertTriangle, tone: "bad" },
   warning: { label: "Warning", icon: IconAlertTriangle, tone: "warn" },
   info: { label: "Info", icon: IconFlag, tone: "info" },
+  // models and their imports
+  VALIDATING: { label: "Validating", icon: IconClock, tone: "info", animated: true },
+  INVALID: { label: "Invalid", icon: IconCircleX, tone: "bad" },
+  DUPLICATE: { label: "Duplicate", icon: IconSquareCheck, tone: "neutral" },
+  CHECKING: { label: "Checking", icon: IconClock, tone: "info", animated: true },
+  DONE: { label: "Done", icon: IconCircleCheck, tone: "good" },
+  // sweeps and their trials
+  FINISHED: { label: "Finished", icon: IconCircleCheck, tone: "good" },
+  CANCELLED: { label: "Canceled", icon: IconPlayerStop, tone: "neutral" },
+  waiting: { label: "Waiting", icon: IconClock, tone: "neutral" },
+  skipped: { label: "Skipped", icon: IconPlayerStop, tone: "neutral" },
   // checkpoints
   LOCAL: { label: "On node", icon: IconClock, tone: "info" },
   STORED: { label: "Stored", icon: IconCircleCheck, tone: "good" },

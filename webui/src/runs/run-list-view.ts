@@ -18,7 +18,7 @@ export const QUICK_FILTERS = [
 ];
 
 const REPEATED = ["tag", "metric"] as const;
-const SINGLE = ["status", "condition", "kind", "name", "text", "author", "model", "dataset", "parent", "sweep", "created_after", "created_before", "view", "sort"] as const;
+const SINGLE = ["status", "condition", "kind", "name", "text", "author", "model", "dataset", "function", "parent", "sweep", "created_after", "created_before", "view", "sort"] as const;
 /** Filters with a control of their own; the others are shown as chips. */
 const WITH_CONTROL: ReadonlySet<string> = new Set(["status", "condition", "name", "sort"]);
 

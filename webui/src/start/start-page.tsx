@@ -7,6 +7,7 @@ import type { Preset, RunDetail } from "../api/schema.d.ts";
 import { textAt, type Json } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader } from "../common/panel.tsx";
+import { withFunctions } from "../functions/use-function.ts";
 import { defaultPreset, originOf, originOfSpec, ORIGINS, presetsOf, specFor, type Available, type Origin } from "./origins.ts";
 import { withKey } from "./spec-state.ts";
 import { withoutDefaults } from "./spec-order.ts";
@@ -101,12 +102,13 @@ function presetToStart(origin: Origin, presets: Preset[], available: Available) 
   });
 }
 
-/** The dataset and the weights that the address of the page names. */
+/** The dataset, the weights and the functions that the address of the page names. */
 function withParams(spec: Json, search: URLSearchParams): Json {
   const [dataset, base, checkpoint] = [search.get("dataset"), search.get("model"), search.get("checkpoint")];
   let found = spec;
   if (dataset !== null) found = withKey(found, ["dataset", "version"], dataset);
   if (base !== null) found = withKey(withKey(found, ["model", "checkpoint"], undefined), ["model", "base_model"], base);
   if (checkpoint !== null) found = withKey(withKey(found, ["model", "base_model"], undefined), ["model", "checkpoint"], checkpoint);
+  found = withFunctions(found, search);
   return textAt(found, "name") === "" && found["name"] === undefined ? { name: "", ...found } : found;
 }

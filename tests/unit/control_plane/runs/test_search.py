@@ -11,6 +11,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from control_plane.assets.models import Function, FunctionVersion
 from control_plane.core.api.pagination import encode
 from control_plane.core.infra import clock as clock_module
 from control_plane.core.stream import event_stream
@@ -94,6 +95,25 @@ def test_a_filter_by_conditions_finds_runs_with_any_of_them(alice: Any) -> None:
 )
 def test_a_filter_finds_what_it_says(alice: Any, query: str, names: list[str]) -> None:
     assert found(alice, query) == names
+
+
+def test_the_function_filter_finds_runs_by_name_and_by_version(alice: Any) -> None:
+    function = Function.objects.create(
+        project=alice.project, created_by=alice.user, name="close", kind="reward"
+    )
+    versions = [
+        FunctionVersion.objects.create(
+            function=function, number=number, sha256=str(number) * 64, bytes=1, created_by=alice.user
+        )
+        for number in (1, 2)
+    ]
+    Run.objects.get(name="run 0").functions.set(versions)
+    Run.objects.get(name="run 2").functions.set(versions[1:])
+    assert found(alice, "function=close") == ["run 2", "run 0"]
+    assert found(alice, "function=close@1") == ["run 0"]
+    assert found(alice, "function=clos") == []
+    reply = alice.get("/runs?function=close@newest")
+    assert reply.status_code == 422 and "name@3" in reply.json()["detail"]
 
 
 def pages(person: Any, query: str, between: Callable[[], Any] = lambda: None) -> list[str]:

@@ -880,6 +880,7 @@ class Run(RunBase):
     summary: dict[str, Any]
     start: Eta | None = None
     end: Eta | None = None
+    submitted_spec: dict[str, Any] | None = None
     metrics_seq: int | None = None
     boot: Boot | None = None
     staleness: Staleness | None = None
@@ -1046,14 +1047,6 @@ class Sparkline(ApiModel):
     run_id: str
     step: list[int]
     reward: list[float | None]
-
-
-class SpecWhatIf(ApiModel):
-    valid: bool
-    errors: list[SpecError]
-    warnings: list[LintFinding]
-    resolved: dict[str, Any] | None = None
-    what_if: WhatIf | None = None
 
 
 class Staleness(ApiModel):
@@ -1258,6 +1251,10 @@ class Validation(ApiModel):
 
 class Plan(Validation):
     plan: DryRun | None = None
+
+
+class SpecWhatIf(Validation):
+    what_if: WhatIf | None = None
 
 
 class WaitExplanation(ApiModel):

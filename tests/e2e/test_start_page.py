@@ -163,3 +163,22 @@ def test_a_draft_is_saved_changed_and_submitted(
     expect(page.get_by_test_id("validation")).to_have_text("Valid")
     page.get_by_test_id("start").click()
     page.wait_for_url(f"**/runs/{draft}")
+
+
+def test_another_run_like_one_begins_with_its_spec_as_it_was_submitted(
+    page: Page, log_in: Callable[[], None], plane: ControlPlane, waiting_run: str
+) -> None:
+    log_in()
+    page.goto(f"/runs/new?from={waiting_run}&view=yaml")
+    text = page.get_by_test_id("spec-text")
+    expect(text).to_have_value(re.compile("^kind: rl\nname: synthetic, long-again\n"))
+    assert "version: letter-sum@latest" in text.input_value() and text.input_value().count("\n") < 20
+    page.get_by_text("Form", exact=True).click()
+    field(page, "/staleness/max").fill("2")
+    expect(page.get_by_test_id("validation")).to_have_text("Valid")
+    page.get_by_test_id("start").click()
+    page.wait_for_url(re.compile(r"/runs/run_\w+$"))
+    with plane.client(plane.token()) as api:
+        made: Any = api.get(f"/runs/{page.url.rpartition('/')[2]}").json()
+    assert (made["parent"]["id"], made["parent"]["relation"]) == (waiting_run, "clone")
+    assert made["spec"]["staleness"]["max"] == 2 and made["submitted_spec"]["staleness"] == {"max": 2}

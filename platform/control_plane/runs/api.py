@@ -22,7 +22,6 @@ from control_plane.core.api.pagination import (
 )
 from control_plane.core.api.request_parsing import body_of, reject_unknown_keys
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
-from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
 from control_plane.experiments import saved_views, templates
 from control_plane.experiments.presets import presets
@@ -50,6 +49,7 @@ from control_plane.runs.serializers import (
 from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.runs.waiting import explain
 from control_plane.runs.what_if import what_if_queued, what_if_spec
+from oolong.contracts.error_words import shown
 
 
 class ValidateView(ApiView):
@@ -142,7 +142,7 @@ class RunsView(ApiView):
         if view := request.query_params.get("view"):
             params = {**saved_views.view_for(caller, view).query, **params}
         filters = search.parse_search(params)
-        found, page = filters.apply(selectors.runs(caller)), read_page(request)
+        found, page = filters.apply(selectors.runs(caller).defer("submitted_spec")), read_page(request)
         if not filters.sort:
             return Response(
                 paginate_together(found, page, RunSerializer.render_all, newest_first=filters.descending)

@@ -42,9 +42,17 @@ def clone_run(
             raise unprocessable(
                 "no_checkpoint", message, [FieldError("/checkpoint", "no_checkpoint", message)]
             )
-        document["model"] = {"checkpoint": found.pk if found else checkpoint}
+        document["model"] = _from_checkpoint(document.get("model"), found.pk if found else checkpoint)
     with transaction.atomic():
         run = create_run(caller, document, now=now)
+        if parent.submitted_spec is None:
+            run.submitted_spec = None
+        else:
+            run.submitted_spec = merge_patch(parent.submitted_spec, changes)
+            if checkpoint:
+                run.submitted_spec["model"] = _from_checkpoint(
+                    run.submitted_spec.get("model"), document["model"]["checkpoint"]
+                )
         return _link_to_parent(run, parent, "fork" if checkpoint else "clone", now=now)
 
 
@@ -65,11 +73,18 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
                 f"checkpoint {checkpoint.pk}, from which the run would resume, was deleted; clone the run instead",
             )
         run = create_run(caller, parent.spec, now=now)
+        run.submitted_spec = parent.submitted_spec
         audit_log.record(
             "run.retry", target=("run", parent.pk, parent.name), project=parent.project_id, at=now,
             data={"new_run": run.pk},
         )  # fmt: skip
         return _link_to_parent(run, parent, "retry", checkpoint=checkpoint, now=now)
+
+
+def _from_checkpoint(model: Any, checkpoint: str) -> dict[str, Any]:
+    """The section `model` with these weights. What else it says, such as `lora`, stays."""
+    kept = model if isinstance(model, dict) else {}
+    return {**{name: value for name, value in kept.items() if name != "base_model"}, "checkpoint": checkpoint}
 
 
 def merge_spec(spec: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +126,7 @@ def _link_to_parent(
     run.parent, run.relation, run.tags, run.resume_checkpoint = parent, relation, parent.tags, checkpoint
     if relation == "retry":  # with its runtime overrides
         run.live = parent.live
-    run.save(update_fields=["parent", "relation", "tags", "resume_checkpoint", "live"])
+    run.save(update_fields=["parent", "relation", "tags", "resume_checkpoint", "live", "submitted_spec"])
     origin = f", from step {checkpoint.step}" if checkpoint else ""
     record_event(
         run, "lineage", f"{relation} of {parent.name!r} ({parent.pk}){origin}", at=now, parent=parent.pk

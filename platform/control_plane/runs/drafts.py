@@ -31,7 +31,7 @@ def create_draft(caller: Caller, document: Any, *, now: datetime) -> Run:
     with transaction.atomic():
         run = Run.objects.create(
             project=caller.project, created_by=caller.user, status=RunStatus.DRAFT, status_at=now, created_at=now,
-            spec=spec.model_dump(mode="json"), **spec_columns(spec),
+            spec=spec.model_dump(mode="json"), submitted_spec=document, **spec_columns(spec),
         )  # fmt: skip
         record_event(run, "created", f"drafted by {caller.user.username}", at=now)
         record_audit("create", run, now=now, message="as a draft")
@@ -44,7 +44,7 @@ def edit_draft(run_id: str, document: Any, *, tags: list[str] | None, by: Caller
     spec = _well_formed(document)
     with transaction.atomic():
         run = _lock_draft(run_id)
-        fields = {"spec": spec.model_dump(mode="json"), **spec_columns(spec)}
+        fields = {"spec": spec.model_dump(mode="json"), "submitted_spec": document, **spec_columns(spec)}
         if tags is not None:
             fields["tags"] = tags
         for name, value in fields.items():
@@ -66,7 +66,7 @@ def submit_draft(caller: Caller, run_id: str, *, now: datetime) -> Run:
         # The position in the queue counts from the submission, not from the draft.
         transition_run(
             run, RunStatus.QUEUED, now=now, message=f"submitted by {caller.user.username}", created_at=now,
-            **run_columns(resolved),
+            **run_columns(resolved) | {"submitted_spec": run.submitted_spec},
         )  # fmt: skip
         run.functions.set(resolved.functions.values())
         record_audit("submit", run, now=now)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from oolong.contracts.error_words import nearest
 from oolong.contracts.metrics import ACCURACY_BY_SOURCE
-from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import RunSpec
 
 METRIC_NAME = re.compile(

@@ -21,6 +21,7 @@ class Run(models.Model):
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=16)
     spec = models.JSONField()  # resolved; immutable once submitted
+    submitted_spec = models.JSONField(null=True)  # as it was written; null: submitted before it was kept
     # null: a draft, whose names are resolved at submission
     dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+")
     evaluation_version = models.ForeignKey(

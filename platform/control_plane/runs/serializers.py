@@ -289,6 +289,10 @@ class RunDetailSerializer(RunSerializer):
         allow_null=True,
         help_text="when it ends, as of the last 15 seconds; null unless it is queued or active",
     )
+    submitted_spec = RunSpecPartField(
+        allow_null=True,
+        help_text="the spec as it was written, with its names and without defaults; null: submitted before it was kept",
+    )
     metrics_seq = serializers.IntegerField(help_text="subscribe to run:<id> after this number")
     boot = BootSerializer(
         allow_null=True, help_text="how the newest attempt comes up, stage by stage; null for a draft"

@@ -21,7 +21,8 @@ from control_plane.runs.models import Run
 from control_plane.runs.priority_caps import priority_errors
 from control_plane.runs.reward_test_policy import untested_reward_error
 from oolong.contracts import user_code
-from oolong.contracts.model_faults import nearest, pointer_part
+from oolong.contracts.error_words import nearest
+from oolong.contracts.model_faults import pointer_part
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
@@ -35,6 +36,7 @@ DEDICATED_ENDPOINTS = {
 
 @dataclass
 class Resolved:
+    submitted: Any = None  # the document as it was written
     document: dict[str, Any] | None = None  # the spec with defaults filled in and names replaced by IDs
     spec: RunSpec | None = None
     errors: list[FieldError] = field(default_factory=list)
@@ -58,8 +60,10 @@ def resolve_spec(
     try:
         spec = RunSpec.model_validate(document)
     except ValidationError:
-        return Resolved(errors=errors)
-    resolved = Resolved(spec=spec, errors=errors)  # invalid options do not prevent looking up names
+        return Resolved(submitted=document, errors=errors)
+    resolved = Resolved(
+        submitted=document, spec=spec, errors=errors
+    )  # invalid options do not prevent looking up names
     if spec.kind in DEDICATED_ENDPOINTS and not internal:
         resolved.add_error("/kind", "not_a_run", f"kind: {spec.kind} {DEDICATED_ENDPOINTS[spec.kind]}")
     if with_model:

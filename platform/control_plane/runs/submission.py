@@ -78,7 +78,8 @@ def run_columns(resolved: Resolved) -> dict[str, Any]:
     spec = resolved.spec
     assert spec is not None
     return {
-        **spec_columns(spec), "spec": resolved.document, "dataset_version": resolved.dataset_version,
+        **spec_columns(spec), "spec": resolved.document, "submitted_spec": resolved.submitted,
+        "dataset_version": resolved.dataset_version,
         "evaluation_version": resolved.evaluation_version, "base_model": resolved.base_model,
         "initial_checkpoint": resolved.initial_checkpoint,
     }  # fmt: skip

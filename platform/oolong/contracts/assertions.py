@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from oolong.contracts.error_words import nearest
 from oolong.contracts.metrics import METRICS, find_metric
-from oolong.contracts.model_faults import nearest
 
 # Beside the catalog: what the summary of an eval run has for a number of samples, as a gate reads it.
 EVALUATION_ONLY = re.compile(r"eval/pass_at_\d+(_low|_high)?|eval/prompts")

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+from pydantic_core.core_schema import ErrorType
 
-_LONGEST_VALUE_SHOWN = 60
+from oolong.contracts.error_words import MUST_BE, BoundWords, bound, must_be, nearest, size
+
 _MUST_BE = {
-    "int_type": "must be a whole number", "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number", "int_parsing_size": "must be a smaller number",
-    "float_type": "must be a number", "float_parsing": "must be a number",
+    "int_type": MUST_BE["integer"], "int_parsing": MUST_BE["integer"], "int_from_float": MUST_BE["integer"],
+    "int_parsing_size": "must be a smaller number",
+    "float_type": MUST_BE["number"], "float_parsing": MUST_BE["number"],
     "finite_number": "must be a finite number",
-    "bool_type": "must be true or false", "bool_parsing": "must be true or false",
-    "string_type": "must be text (in YAML, put it in quotes)",
-    "list_type": "must be a list", "tuple_type": "must be a list", "set_type": "must be a list",
+    "bool_type": MUST_BE["boolean"], "bool_parsing": MUST_BE["boolean"],
+    "string_type": f"{MUST_BE['text']} (in YAML, put it in quotes)",
+    "string_unicode": "must be text that UTF-8 can hold",
+    "list_type": MUST_BE["list"], "tuple_type": MUST_BE["list"], "set_type": MUST_BE["list"],
+    "frozen_set_type": MUST_BE["list"], "iterable_type": MUST_BE["list"],
     "dict_type": "must be a mapping of names to values", "mapping_type": "must be a mapping of names to values",
     "none_required": "must be left out",
 }  # fmt: skip
-_BOUNDS = {
+_BOUNDS: dict[str, tuple[BoundWords, str]] = {
     "greater_than": ("greater than", "gt"), "greater_than_equal": ("at least", "ge"),
     "less_than": ("less than", "lt"), "less_than_equal": ("at most", "le"),
     "multiple_of": ("a multiple of", "multiple_of"),
 }  # fmt: skip
-_SIZES = {
+_SIZES: dict[str, tuple[BoundWords, str, str]] = {
     "string_too_short": ("at least", "min_length", "character"),
     "string_too_long": ("at most", "max_length", "character"),
     "too_short": ("at least", "min_length", "entry"), "too_long": ("at most", "max_length", "entry"),
 }  # fmt: skip
+_CHOICES = ("literal_error", "enum")
+_SECTIONS = ("model_type", "model_attributes_type")
+_OWN_WORDS = ("value_error", "assertion_error")  # a validator of ours wrote the message
+OF_PYDANTIC = frozenset(typing.get_args(ErrorType))
+# The types of pydantic that have plain words here. tests/unit/contracts/test_model_faults.py finds one without.
+PLAIN = frozenset(
+    {"missing", "extra_forbidden", "string_pattern_mismatch"}
+    | {*_MUST_BE, *_BOUNDS, *_SIZES, *_CHOICES, *_SECTIONS, *_OWN_WORDS}
+)
 
 
 class SpecError(BaseModel):
@@ -45,19 +57,6 @@ class SpecError(BaseModel):
 def faults_of(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> list[SpecError]:
     """All faults that pydantic found in what would be a `model`; `prefix` goes before every pointer."""
     return [_fault_of(fault, model, prefix) for fault in error.errors(include_url=False)]
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing when no known name is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def shown(value: Any) -> str:
-    """A value as it stands in a message: never longer than a line, and `true` rather than `True`."""
-    text = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else repr(value)
-    text = "null" if value is None else str(text)
-    return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[:_LONGEST_VALUE_SHOWN]}…"
 
 
 def non_finite(value: Any, path: tuple[str | int, ...] = ()) -> tuple[str | int, ...] | None:
@@ -95,29 +94,28 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "missing":
         return "required, and missing"
     if kind in _MUST_BE:
-        return f"{_MUST_BE[kind]}; it is {shown(value)}"
+        return must_be(_MUST_BE[kind], value)
     if kind in _BOUNDS:
         words, name = _BOUNDS[kind]
-        bound = context[name]
-        return f"must be {words} {f'{bound:g}' if isinstance(bound, float) else bound}; it is {shown(value)}"
+        return bound(words, context[name], value)
     if kind in _SIZES:
         words, name, unit = _SIZES[kind]
-        bound = int(context[name])
-        units = unit if bound == 1 else {"character": "characters", "entry": "entries"}[unit]
-        return f"must have {words} {bound} {units}; it has {len(value)}"
-    if kind == "literal_error":
+        return size(words, int(context[name]), unit, value)
+    if kind in _CHOICES:
         near = nearest(value, _words(context["expected"])) if isinstance(value, str) else ""
-        return f"must be one of {context['expected'].replace(' or ', ', ')}; it is {shown(value)}{near}"
-    if kind in ("model_type", "model_attributes_type"):
+        return must_be(f"must be one of {context['expected'].replace(' or ', ', ')}", value) + near
+    if kind in _SECTIONS:
         section = _model_at(model, fault["loc"])
         keys = ", ".join(list(section.model_fields)[:3]) if section is not None else ""
-        return f"must be a mapping with keys such as {keys}; it is {shown(value)}"
+        return must_be(f"must be a mapping with keys such as {keys}", value)
     if kind == "string_pattern_mismatch":
-        return f"must match {context['pattern']}; it is {shown(value)}"
-    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        return must_be(f"must match {context['pattern']}", value)
+    if kind in OF_PYDANTIC and kind not in _OWN_WORDS:
+        return must_be("cannot be read here, see the reference", value)
+    message = fault["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if isinstance(value, (dict, list)) or repr(value) in message or "; it is " in message:
         return message
-    return f"{message}; it is {shown(value)}"
+    return must_be(message, value)
 
 
 def _words(expected: str) -> list[str]:

@@ -6401,6 +6401,8 @@ export interface components {
             start: components["schemas"]["Eta"] | null;
             /** @description when it ends, as of the last 15 seconds; null unless it is queued or active */
             end: components["schemas"]["Eta"] | null;
+            /** @description the spec as it was written, with its names and without defaults; null: submitted before it was kept */
+            submitted_spec: components["schemas"]["RunSpecPart"] | null;
             /** @description subscribe to run:<id> after this number */
             metrics_seq: number;
             /** @description how the newest attempt comes up, stage by stage; null for a draft */
@@ -13449,6 +13451,98 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "seed": 1,
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_rate": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "weights": {}
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 4096,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 1024,
+                     *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
+                     *         },
+                     *         "evaluation": {
+                     *           "split": "eval",
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "reward": null,
+                     *           "dataset": null,
+                     *           "prompts": 8,
+                     *           "samples": 1,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "temperature": 1,
+                     *           "success_score": 1,
+                     *           "allow_blocking": false,
+                     *           "max_new_tokens": null
+                     *         },
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
+                     *         "model": {
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020"
+                     *         }
                      *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
@@ -23808,6 +23902,16 @@ export interface operations {
                      *         "source": "unknown",
                      *         "message": "not computed yet"
                      *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -24119,6 +24223,16 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         }
                      *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
@@ -24466,6 +24580,19 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         }
                      *       },
                      *       "metrics_seq": 13,
                      *       "boot": {
@@ -24874,6 +25001,98 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "seed": 1,
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_rate": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "weights": {}
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 4096,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 1024,
+                     *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
+                     *         },
+                     *         "evaluation": {
+                     *           "split": "eval",
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "reward": null,
+                     *           "dataset": null,
+                     *           "prompts": 8,
+                     *           "samples": 1,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "temperature": 1,
+                     *           "success_score": 1,
+                     *           "allow_blocking": false,
+                     *           "max_new_tokens": null
+                     *         },
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
+                     *         "model": {
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020"
+                     *         }
                      *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
@@ -25299,6 +25518,19 @@ export interface operations {
                      *         "source": "unknown",
                      *         "message": "not computed yet"
                      *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         }
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -25659,6 +25891,20 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         },
+                     *         "seed": 8
                      *       },
                      *       "metrics_seq": 3,
                      *       "boot": {
@@ -26092,6 +26338,19 @@ export interface operations {
                      *       "summary": {},
                      *       "start": null,
                      *       "end": null,
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         }
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -26916,6 +27175,19 @@ export interface operations {
                      *         "source": "unknown",
                      *         "message": "not computed yet"
                      *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         }
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -27276,6 +27548,98 @@ export interface operations {
                      *         "source": "unknown",
                      *         "message": "not computed yet"
                      *       },
+                     *       "submitted_spec": {
+                     *         "seed": 1,
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_rate": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "weights": {}
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 4096,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 1024,
+                     *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
+                     *         },
+                     *         "evaluation": {
+                     *           "split": "eval",
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "reward": null,
+                     *           "dataset": null,
+                     *           "prompts": 8,
+                     *           "samples": 1,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "temperature": 1,
+                     *           "success_score": 1,
+                     *           "allow_blocking": false,
+                     *           "max_new_tokens": null
+                     *         },
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
+                     *         "model": {
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020"
+                     *         }
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -27604,6 +27968,98 @@ export interface operations {
                      *         "source": "unknown",
                      *         "message": "not computed yet"
                      *       },
+                     *       "submitted_spec": {
+                     *         "seed": 1,
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_rate": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "weights": {}
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 4096,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 1024,
+                     *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
+                     *         },
+                     *         "evaluation": {
+                     *           "split": "eval",
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "reward": null,
+                     *           "dataset": null,
+                     *           "prompts": 8,
+                     *           "samples": 1,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "temperature": 1,
+                     *           "success_score": 1,
+                     *           "allow_blocking": false,
+                     *           "max_new_tokens": null
+                     *         },
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
+                     *         "model": {
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020"
+                     *         }
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -27928,6 +28384,19 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         }
                      *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
@@ -28365,6 +28834,19 @@ export interface operations {
                      *         "source": "unknown",
                      *         "message": "not computed yet"
                      *       },
+                     *       "submitted_spec": {
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "model": {
+                     *           "base_model": "tiny"
+                     *         },
+                     *         "dataset": {
+                     *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
+                     *         }
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -28724,6 +29206,98 @@ export interface operations {
                      *         "p90": null,
                      *         "source": "unknown",
                      *         "message": "not computed yet"
+                     *       },
+                     *       "submitted_spec": {
+                     *         "seed": 1,
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_rate": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "weights": {}
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 4096,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 1024,
+                     *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
+                     *         },
+                     *         "evaluation": {
+                     *           "split": "eval",
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "reward": null,
+                     *           "dataset": null,
+                     *           "prompts": 8,
+                     *           "samples": 1,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "temperature": 1,
+                     *           "success_score": 1,
+                     *           "allow_blocking": false,
+                     *           "max_new_tokens": null
+                     *         },
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
+                     *         "model": {
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020"
+                     *         }
                      *       },
                      *       "metrics_seq": 2,
                      *       "boot": {

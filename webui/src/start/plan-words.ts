@@ -1,5 +1,5 @@
 import type { DryRun } from "../api/schema.d.ts";
-import { compact, duration, grouped, number, words } from "../common/format.ts";
+import { compact, duration, grouped, moment, number, words } from "../common/format.ts";
 import { count } from "./faults.ts";
 
 /** The kinds of jobs as the documentation calls them. */
@@ -35,6 +35,13 @@ export function waitText({ placement }: Pick<DryRun, "placement">): string {
   return `${position}${sentence(placement.message)}`;
 }
 
+/** When it starts, while it waits: likely, and by when almost surely. */
+export function startText({ placement: { starts_now, start } }: Pick<DryRun, "placement">): string | null {
+  if (starts_now || (start.p50 === null && start.p90 === null)) return null;
+  if (start.p50 === null) return `Starts by ${moment(start.p90)} at the latest.`;
+  return `Starts around ${moment(start.p50)}${start.p90 === null ? "" : `, with 90 % probability before ${moment(start.p90)}`}.`;
+}
+
 export function workText({ groups, tokens }: Pick<DryRun, "groups" | "tokens">): string | null {
   if (groups === null) return null;
   const most = tokens.generated_at_most;
@@ -44,7 +51,8 @@ export function workText({ groups, tokens }: Pick<DryRun, "groups" | "tokens">):
 export function timeText({ time }: Pick<DryRun, "time">): string {
   if (time.seconds === null) return "Not known: no run of this shape has succeeded in this project yet.";
   const cost = time.gpu_hours === null ? "" : `, ${number(time.gpu_hours, 2)} slot-hours`;
-  return `About ${duration(time.seconds)}${cost}: ${time.from_runs === 1 ? "as the newest run of this shape took" : `the median of the ${time.from_runs} newest runs of this shape`}.`;
+  const most = time.seconds_p90 === null ? "" : ` (90 % take less than ${duration(time.seconds_p90)})`;
+  return `About ${duration(time.seconds)}${most}${cost}: ${time.from_runs === 1 ? "as the newest run of this shape took" : `the median of the ${time.from_runs} newest runs of this shape`}.`;
 }
 
 function sentence(text: string): string {

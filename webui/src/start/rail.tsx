@@ -7,7 +7,7 @@ import type { FieldProblem } from "../api/problem.ts";
 import type { DryRun, LintFinding } from "../api/schema.d.ts";
 import { Waiting } from "../common/notices.tsx";
 import { count, titleOf } from "./faults.ts";
-import { jobTexts, otherJobsText, slotsText, timeText, waitText, workText } from "./plan-words.ts";
+import { jobTexts, otherJobsText, slotsText, startText, timeText, waitText, workText } from "./plan-words.ts";
 import classes from "./rail.module.css";
 import type { SyntaxProblem } from "./spec-state.ts";
 
@@ -118,6 +118,7 @@ export function PlanFacts({ plan, isLoading }: { plan: DryRun | null | undefined
   if (plan === null || plan === undefined) return isLoading ? <RailSection title="What it takes"><Waiting label="Planning" /></RailSection> : null;
   const others = otherJobsText(plan);
   const work = workText(plan);
+  const starts = startText(plan);
   const { ahead, position } = plan.placement;
   return (
     <RailSection title="What it takes">
@@ -127,6 +128,7 @@ export function PlanFacts({ plan, isLoading }: { plan: DryRun | null | undefined
         <dt>Wait</dt>
         <dd>
           <span data-tone={plan.placement.code === "never_fits" ? "bad" : undefined}>{waitText(plan)}</span>
+          {starts !== null && <div>{starts}</div>}
           {ahead.length > 0 && (
             <details>
               <summary>{count(ahead.length, "run")} ahead{position !== null && position - 1 > ahead.length ? ` of ${position - 1}` : ""}</summary>

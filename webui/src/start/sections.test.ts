@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { fieldsOf, findFields, SECTIONS } from "./sections.ts";
 import { pointerOf, SPEC_FIELDS } from "./spec-schema.ts";

@@ -10,7 +10,7 @@ import { PageHeader } from "../common/panel.tsx";
 import { withFunctions } from "../functions/use-function.ts";
 import { defaultPreset, originOf, originOfSpec, ORIGINS, presetsOf, specFor, type Available, type Origin } from "./origins.ts";
 import { withKey } from "./spec-state.ts";
-import { withoutDefaults } from "./spec-order.ts";
+import { inOrder, withoutDefaults } from "./spec-order.ts";
 import { StartForm, type Start } from "./start-form.tsx";
 import classes from "./start-page.module.css";
 
@@ -53,13 +53,18 @@ export function StartPage() {
 
 function Header({ draft, from }: { draft: RunDetail | null; from: RunDetail | null }) {
   if (draft !== null) return <PageHeader title="Edit a draft">It is stored and has not started. <Link to="/runs/new">Start from scratch</Link></PageHeader>;
-  if (from !== null) return <PageHeader title="Start another like it">With the spec that <Link to={`/runs/${from.id}`}>{from.name}</Link> was submitted with. <Link to="/runs/new">Start from scratch</Link></PageHeader>;
+  if (from !== null) return (
+    <PageHeader title="Start another like it">
+      {from.submitted_spec === null ? "With the settings, without defaults, of" : "With the spec, as it was submitted, of"} <Link to={`/runs/${from.id}`}>{from.name}</Link>.
+      {from.status === "DRAFT" ? <> It is a draft: <Link to={`/runs/new?draft=${from.id}`}>edit it</Link>.</> : <> The new run shows it as its parent.</>} <Link to="/runs/new">Start from scratch</Link>
+    </PageHeader>
+  );
   return <PageHeader title="Start a run">Choose what it begins with, then an algorithm. Every setting has a default.</PageHeader>;
 }
 
 /** The spec as it was submitted, with what the address of the page replaces. */
 function startFrom(run: RunDetail, isDraft: boolean, presets: Preset[], search: URLSearchParams): Start {
-  const submitted = withoutDefaults(run.spec);
+  const submitted = run.submitted_spec === null ? withoutDefaults(run.spec) : inOrder(run.submitted_spec);
   const spec = withParams(isDraft ? submitted : withKey(submitted, ["name"], `${run.name}-again`), search);
   return { origin: originOfSpec(presets, spec), preset: "", spec };
 }

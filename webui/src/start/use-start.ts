@@ -6,7 +6,8 @@ import { useNavigate } from "react-router";
 import { patch, post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { RunDetail, RunSpec } from "../api/schema.d.ts";
-import type { Json } from "../common/json.ts";
+import { textAt, type Json } from "../common/json.ts";
+import { mergePatch } from "./merge-patch.ts";
 
 type Options = { spec: Json; source: RunDetail | null; draft: RunDetail | null };
 
@@ -16,7 +17,7 @@ function idempotencyKey(): string {
 }
 
 /** Start the run of the form, or save it as a draft. */
-export function useStart({ spec, draft }: Options) {
+export function useStart({ spec, source, draft }: Options) {
   const [key, setKey] = useState(idempotencyKey);
   const navigate = useNavigate();
   const client = useQueryClient();
@@ -28,6 +29,7 @@ export function useStart({ spec, draft }: Options) {
   const headers = { "Idempotency-Key": key };
   const start = useMutation({
     mutationFn: async () => {
+      if (source !== null && source.status !== "DRAFT") return post("/api/v1/runs/{run_id}/clone", { path: { run_id: source.id }, body: changesTo(source, spec), headers });
       if (draft === null) return post("/api/v1/runs", { body: { spec }, headers });
       await replaceSpec(draft);
       return post("/api/v1/runs/{run_id}/submit", { path: { run_id: draft.id }, headers });
@@ -62,4 +64,11 @@ export function useStart({ spec, draft }: Options) {
     isStarting: start.isPending,
     isSaving: save.isPending,
   };
+}
+
+/** The changes that make the spec of the form of the parent's, and the checkpoint if the run begins with another than the parent did. */
+function changesTo(source: RunDetail, spec: Json) {
+  const checkpoint = textAt(spec, "model", "checkpoint");
+  const changes = mergePatch(source.spec, spec);
+  return checkpoint === "" || checkpoint === textAt(source.spec, "model", "checkpoint") ? { changes } : { changes, checkpoint };
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from oolong.contracts.model_faults import nearest
+from oolong.contracts.error_words import nearest
 from oolong.contracts.user_code import SANDBOX_EXTRAS, SANDBOX_MODULES, SourceKind
 
 CAUGHT = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from control_plane.core.api.query_params import invalid_parameter
-from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra.clock import rfc3339
+from oolong.contracts.error_words import shown
 
 
 class ApiView(APIView):

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from control_plane.core.api.errors import FieldError, Problem, unprocessable
-from control_plane.core.api.validation_messages import MOST_SHOWN
+from oolong.contracts.error_words import shown
 
 
 def invalid_parameter(name: str, message: str, code: str = "invalid") -> Problem:
@@ -21,7 +21,7 @@ def choice(request: Request, name: str, allowed: Sequence[str]) -> str:
     """Read a parameter with fixed values. Empty when absent; 422 for another value."""
     text = request.query_params.get(name, "")
     if name in request.query_params and text not in allowed:
-        raise invalid_parameter(name, f"{name}={text[:MOST_SHOWN]!r}: one of {', '.join(allowed)}")
+        raise invalid_parameter(name, f"{name}={shown(text)}: one of {', '.join(allowed)}")
     return text
 
 
@@ -33,7 +33,7 @@ def read_moment(request: Request, name: str) -> datetime | None:
     try:
         return serializers.DateTimeField().to_internal_value(text)
     except (serializers.ValidationError, OverflowError) as error:
-        message = f"{name}={text[:MOST_SHOWN]!r} is not a time; write it like 2026-11-20T10:00:00Z"
+        message = f"{name}={shown(text)} is not a time; write it like 2026-11-20T10:00:00Z"
         raise invalid_parameter(name, message) from error
 
 

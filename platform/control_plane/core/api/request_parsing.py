@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.core.api.validation_messages import with_values
+from oolong.contracts.error_words import MUST_BE, must_be
 
 DEEPEST = 64  # levels of a body; a spec has five
 
@@ -107,6 +108,7 @@ class StrictSerializer(serializers.Serializer[Any]):
     not_empty: ClassVar[bool] = False  # a change names at least one field
     one_of: ClassVar[tuple[str, ...]] = ()  # exactly one of these fields
     any_of: ClassVar[tuple[tuple[str, ...], ...]] = ()  # all fields of at least one of these groups
+    default_error_messages = {"null": must_be(MUST_BE["object"], None)}
 
     @classmethod
     def rules(cls) -> dict[str, Any]:

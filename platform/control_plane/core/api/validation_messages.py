@@ -1,14 +1,37 @@
-"""What the fault of a field says: the framework's sentence, and after it the value, or what would have done."""
+"""What is wrong with a field of a request body, in plain words, with the value or what would have done.
+
+The words are those of `oolong.contracts.error_words`, as in the errors of a RunSpec.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rest_framework import exceptions, fields, serializers
 
-MOST_SHOWN = 60  # characters of a value
-SIZES = {"max_length", "min_length", "max_string_length", "empty"}
+from oolong.contracts.error_words import MUST_BE, bound, must_be, nearest, size
+
+_EXPECTED: dict[type[fields.Field[Any, Any, Any, Any]], str] = {
+    fields.CharField: MUST_BE["text"],
+    fields.BooleanField: MUST_BE["boolean"],
+    fields.IntegerField: MUST_BE["integer"],
+    fields.FloatField: MUST_BE["number"],
+    fields.DateTimeField: MUST_BE["time"],
+    fields.ListField: MUST_BE["list"],
+    fields.DictField: MUST_BE["object"],
+    serializers.Serializer: MUST_BE["object"],
+    serializers.ListSerializer: MUST_BE["list"],
+}
+# Codes of the framework that say that a value is not of the field's type.
+_OF_TYPE = {
+    "invalid", "not_a_list", "not_a_dict", "max_string_length", "overflow", "date", "make_aware",
+}  # fmt: skip
+_AT_LEAST, _AT_MOST = {"min_length", "empty"}, {"max_length"}
+PLAIN = {
+    *_OF_TYPE, *_AT_LEAST, *_AT_MOST, "required", "null", "blank", "invalid_choice", "min_value", "max_value",
+}  # fmt: skip
 
 
 def with_values(form: serializers.Serializer[Any], body: Any, faults: Any) -> Any:
@@ -21,11 +44,6 @@ def with_values(form: serializers.Serializer[Any], body: Any, faults: Any) -> An
 def secret_field(**options: Any) -> serializers.CharField:
     """A text that no answer and no log repeats."""
     return serializers.CharField(write_only=True, **options)
-
-
-def shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def _said(field: Any, value: Any, faults: Any) -> Any:
@@ -56,19 +74,54 @@ def _part(field: Any, value: Any, name: Any) -> tuple[Any, Any]:
 
 
 def _sentence(field: Any, value: Any, fault: exceptions.ErrorDetail) -> str:
-    message = str(fault)
     if fault.code == "required":
         return "required, and missing"
-    if not isinstance(field, fields.Field) or fault.code in ("null", "blank", "unknown_key"):
-        return message
-    if isinstance(field, serializers.ChoiceField) and fault.code == "invalid_choice":
-        return f"{shown(value)} is none of {', '.join(map(str, field.choices))}"
-    if fault.code in SIZES:
-        return f"{message} It has {len(value)}." if hasattr(value, "__len__") else message
-    if field.write_only or (isinstance(value, str) and value in message):
+    if not isinstance(field, fields.Field):
+        return str(fault)
+    if _is_of_framework(field, fault) and (plain := _plain(field, value, fault.code)) is not None:
+        return plain.partition("; it is ")[0] if field.write_only else plain
+    message = str(fault)
+    if field.write_only or (isinstance(value, str) and value in message) or "; it is " in message:
         return message
     if isinstance(value, (dict, list)):
-        if "but got" in message:
-            return message
         return f"{message.removesuffix('.')}; it is {'a list' if isinstance(value, list) else 'an object'}"
-    return f"{message.removesuffix('.')}; it is {shown(value)}"
+    return must_be(message.removesuffix("."), value)
+
+
+def _is_of_framework(field: fields.Field[Any, Any, Any, Any], fault: exceptions.ErrorDetail) -> bool:
+    """Whether the message is the framework's own, and not one that was written for this field."""
+    templates = [
+        str(kind.default_error_messages[fault.code])
+        for kind in type(field).__mro__
+        if fault.code in getattr(kind, "default_error_messages", {})
+    ]
+    return any(
+        re.fullmatch(re.sub(r"\\\{\w+\\\}", ".*", re.escape(template)), str(fault), re.DOTALL)
+        for template in templates
+    )
+
+
+def _plain(field: Any, value: Any, code: str) -> str | None:
+    """The plain words for the framework's code; None for a code that has none."""
+    expected = next((words for kind, words in _EXPECTED.items() if isinstance(field, kind)), None)
+    unit = "character" if isinstance(field, fields.CharField) else "entry"
+    match code:
+        case "null":
+            return "must not be null; give a value" + ("" if field.required else ", or leave it out")
+        case "blank":
+            return "must not be empty" + ("" if field.required else "; leave it out, or give a text")
+        case "invalid_choice":
+            choices = [str(choice) for choice in field.choices]
+            near = nearest(value, choices) if isinstance(value, str) else ""
+            return must_be(f"must be one of {', '.join(choices)}", value) + near
+        case "min_value":
+            return bound("at least", field.min_value, value)
+        case "max_value":
+            return bound("at most", field.max_value, value)
+        case "min_length" | "empty":
+            return size("at least", getattr(field, "min_length", None) or 1, unit, value)
+        case "max_length":
+            return size("at most", field.max_length, unit, value)
+        case "invalid" if isinstance(field, fields.RegexField) and isinstance(value, str):
+            return must_be(f"must match {field.validators[-1].regex.pattern}", value)
+    return must_be(expected, value) if code in _OF_TYPE and expected is not None else None

@@ -880,6 +880,7 @@ class Run(RunBase):
     summary: dict[str, Any]
     start: Eta | None = None
     end: Eta | None = None
+    submitted_spec: dict[str, Any] | None = None
     metrics_seq: int | None = None
     boot: Boot | None = None
     staleness: Staleness | None = None

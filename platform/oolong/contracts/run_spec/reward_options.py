@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from oolong.contracts.model_faults import SpecError, faults_of, nearest
+from oolong.contracts.error_words import nearest
+from oolong.contracts.model_faults import SpecError, faults_of
 from oolong.contracts.run_spec.section import PositiveFloat, PositiveInt, Section, refuse
 
 Text = Annotated[str, Field(min_length=1)]

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from oolong.contracts.model_faults import non_finite, shown
+from oolong.contracts.error_words import shown
+from oolong.contracts.model_faults import non_finite
 
 LARGEST = 2**31 - 1  # what a column of the database holds
 PositiveInt = Annotated[int, Field(ge=1, le=LARGEST)]

@@ -92,7 +92,7 @@ def test_derived_splits_are_a_version_that_remembers_how_it_was_made(alice: Any)
         ({"ratios": {"train": 0.5, "x" * 61: 0.5}}, "/ratios", "1 to 60 characters"),
         ({"ratios": {}}, "/ratios", "give 2 to 20 splits"),
         ({"seed": -1}, "/seed", "it is -1"),
-        ({"stratify": "weather"}, "/stratify", "'weather' is none of answer, split"),
+        ({"stratify": "weather"}, "/stratify", "must be one of answer, split; it is 'weather'"),
     ],
 )
 def test_odd_ratios_and_empty_splits_are_refused(

@@ -139,7 +139,7 @@ def test_a_whole_with_another_sha256_is_dropped_and_can_be_sent_again(alice: Any
 @pytest.mark.parametrize(
     ("changes", "status", "pointer", "says"),
     [
-        ({"purpose": "movie"}, 422, "/purpose", "'movie' is none of dataset, model"),
+        ({"purpose": "movie"}, 422, "/purpose", "must be one of dataset, model; it is 'movie'"),
         ({"bytes": 0}, 422, "/bytes", "a file has at least 1 byte; it is 0"),
         (
             {"bytes": 10**15},

@@ -14,7 +14,9 @@ def what_if(person: Any, run: Any) -> Any:
     return answer.json()
 
 
-def test_with_fewer_engines_a_waiting_run_would_start_now(alice: Any, node: Any, start: Any, tick: Any) -> None:
+def test_with_fewer_engines_a_waiting_run_would_start_now(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
     start(node(slots=5))  # holds 2, 3 are free
     waits = alice.run(name="waits", rollout={"engines": 4})
     tick()

@@ -5,9 +5,9 @@ predicted time for that, its reserved start, a request behind it may use them if
 leaves enough slots for the head at that time. What is unknown is no permission: without a predicted end of the runs on
 the node, nothing is placed there.
 
-Predictions may be wrong. The earliest start that was ever predicted for the head is kept as its promise. When that time
-has passed by GRACE and the head still waits, nothing is placed before it any more, so wrong predictions delay it by no
-more than what is running by then.
+Predictions may be wrong. The earliest start that was ever predicted for a request while it was the first that waits for
+slots is kept as its promise. When that time has passed by GRACE and it still waits, nothing is placed before it any
+more, so wrong predictions delay it by no more than what is running by then.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Backfill:
     usage: QuotaUsage = field(kw_only=True)
     promises: dict[str, datetime] = field(default_factory=dict)
     _windows: dict[str, _Window] = field(default_factory=dict)  # by node
+    _reserved: int = 0  # nodes so far
     _opened: int = 0  # windows so far
     # Shape → how many windows had been opened when none was found, and for which predicted time. They only shrink.
     _in_vain: dict[Any, tuple[int, float]] = field(default_factory=dict)
@@ -81,8 +82,12 @@ class Backfill:
 
     def reserve(self, node: NodeSnapshot, head: Request, free: Sequence[SlotSnapshot]) -> None:
         """The node is reserved for the head from now on."""
-        if not self.snapshot.free_at:
-            return
+        if self.snapshot.free_at:
+            self._open(node, head, free)
+        self._reserved += 1
+
+    def _open(self, node: NodeSnapshot, head: Request, free: Sequence[SlotSnapshot]) -> None:
+        """Open a window where the time until the head starts is predicted."""
         coming = sorted(
             ((self._until_head_has(node.id, slot, head), slot) for slot in node.held), key=lambda one: one[0]
         )
@@ -98,7 +103,8 @@ class Backfill:
             now = self.snapshot.now
             start = now + timedelta(seconds=seconds)
             promise = min(start, head.promised_start or start)
-            self.promises[head.id] = promise
+            if not self._reserved:  # those behind it may still have to give way to it
+                self.promises[head.id] = promise
             if free and now <= promise + GRACE:
                 # Whatever ends at the same time is there as well.
                 at_start = [other for at, other in coming if at <= seconds]

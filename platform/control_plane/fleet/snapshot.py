@@ -174,7 +174,7 @@ class Plan:
     waiting: Mapping[str, Wait]  # by request, in the order of the queue
     preemptions: tuple[Preemption, ...] = ()
     loans: tuple[Loan, ...] = ()  # one for each loan request
-    # Request → predicted start on the node that is reserved for it. A later plan gets it as its promised start.
+    # The first request that waits for slots → its predicted start. A later plan gets it as its promised start.
     promises: Mapping[str, datetime] = field(default_factory=dict)
 
     @property

@@ -153,6 +153,14 @@ export const poolTeams = (name: string) =>
     queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/teams", { path: { pool_name: name } }, signal)).data,
   });
 
+/** The projects of a team with their quotas in a pool. Only for admins of the pool. */
+export const projectQuotas = (pool: string, team: string) =>
+  queryOptions({
+    queryKey: ["pool", pool, "teams", team, "projects"],
+    queryFn: async ({ signal }) =>
+      (await get("/api/v1/pools/{pool_name}/teams/{team_id}/projects", { path: { pool_name: pool, team_id: team } }, signal)).data,
+  });
+
 export const tokens = queryOptions({
   queryKey: ["tokens"],
   queryFn: ({ signal }) => get("/api/v1/tokens", { query: { limit: 200 } }, signal),

@@ -236,7 +236,7 @@ def pools(draw: st.DrawFn, *, exact: bool) -> Predicting:
 
 @settings(max_examples=150, deadline=None)
 @given(pools(exact=True))
-def test_with_true_predictions_the_start_that_the_head_is_promised_is_kept(world: Predicting) -> None:
+def test_with_true_predictions_the_head_starts_by_the_time_that_it_was_promised(world: Predicting) -> None:
     """Runs behind the head are promised a start as well, but the head may take their slots."""
     first: dict[str, datetime] = {}
     while world.queue or world.active:

@@ -16,7 +16,7 @@ import math
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -40,6 +40,8 @@ GRAIN = 0.03  # ends of runs within this part of the time until them count as si
 MIN_GRAIN_SECONDS = 10.0
 # From a preemption to the free slots: an engine ends its requests; a trainer saves a checkpoint.
 RELEASE_SECONDS = {HolderKind.ENGINE: 5.0, HolderKind.PLAYGROUND: 15.0, HolderKind.RUN: 90.0}
+
+LONGEST_SECONDS = 10 * 365 * 86_400.0  # a run that ends later does not end
 
 _Z90 = NormalDist().inv_cdf(0.9)
 
@@ -240,7 +242,7 @@ class _Future:
         return duration.quantile(_shares(run)[self.number])
 
     def _at(self, at: float, event: str, of: str, attempt: int = 0) -> None:
-        if at < math.inf:
+        if at < LONGEST_SECONDS:
             heapq.heappush(self.events, (at, event, of, attempt))
 
     # --- the scheduler
@@ -256,12 +258,23 @@ class _Future:
                 used=self.used,
                 project_used=self.project_used,
                 holders=[self._aged(holder) for holder in self.holders.values()],
+                free_at=self._free_at(),
             )
         )
         for placement in decided.placements:
             self._start(placement.request, placement.node, placement.slots)
         for preemption in decided.preemptions:
             self._preempt(preemption)
+
+    def _free_at(self) -> dict[tuple[str, str], datetime]:
+        """The ends in this future are the predictions of its scheduler."""
+        now = self.pool.snapshot.now
+        return {
+            (one.node, slot): now + timedelta(seconds=one.ends_at)
+            for one in self.active.values()
+            if one.ends_at < LONGEST_SECONDS
+            for slot in one.slots
+        }
 
     def _aged(self, holder: Holder) -> Holder:
         if holder.kind != HolderKind.RUN:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from control_plane.fleet.placement import PlacedQueue, matching_slots
+from control_plane.fleet.placement import PlacedQueue
 from control_plane.fleet.preemption import owners_without_headroom
+from control_plane.fleet.slot_choice import matching_slots
 from control_plane.fleet.snapshot import Loan, Snapshot
 
 

@@ -2,19 +2,22 @@
 
 Gang scheduling: a request is placed on one node with all its slots, or it waits. Each rank of a trainer gets a GPU of
 its own, even where slots share GPUs. The first request that waits only for slots to become free reserves the node where
-it fits soonest, and no request behind it is placed there: small requests may pass a big one, but cannot starve it.
+it fits soonest. Requests behind it are placed there only where they do not delay it (fleet.backfill): small requests
+may pass a big one, but cannot starve it.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from control_plane.fleet.backfill import Backfill
 from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.quota_usage import QuotaUsage, quota_usage, slot_count
+from control_plane.fleet.slot_choice import allocate, matching_slots
 from control_plane.fleet.snapshot import (
     NodeSnapshot,
     Placement,
@@ -25,7 +28,10 @@ from control_plane.fleet.snapshot import (
     WaitCode,
 )
 from oolong.contracts.model_paths import root_of
-from oolong.gpu_slots import device_of
+
+# A node in a heap: the one that is predicted to hold the request first, then the one with the most slots that are free
+# or become so, then with the most slots. (seconds until then, -free, -slots, ID)
+_Soonest = tuple[float, int, int, str]
 
 
 @dataclass
@@ -52,6 +58,7 @@ class PlacedQueue:
     placements: list[Placement] = field(default_factory=list)
     waiting: dict[str, Wait] = field(default_factory=dict)
     reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is reserved for
+    backfill: Backfill = field(kw_only=True)
 
     def could_hold(self, node: NodeSnapshot, request: Request) -> bool:
         """Whether the request would fit the node if all slots of the node were free."""
@@ -75,6 +82,7 @@ def place_queue(snapshot: Snapshot) -> PlacedQueue:
         usage=usage,
         leaving=leaving,
         shapes=shapes,
+        backfill=Backfill(snapshot, leaving=leaving, usage=usage),
         order=sort_queue(
             snapshot.queue,
             quotas=snapshot.quotas,
@@ -94,29 +102,6 @@ def place_queue(snapshot: Snapshot) -> PlacedQueue:
     return pool
 
 
-def matches(slot: SlotSnapshot, request: Request) -> bool:
-    """Whether the slot has the device and memory that the request needs."""
-    return request.device in ("", slot.device) and slot.memory_bytes >= request.slot_memory_bytes
-
-
-def matching_slots(slots: Iterable[SlotSnapshot], request: Request) -> list[SlotSnapshot]:
-    return [slot for slot in slots if matches(slot, request)]
-
-
-def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnapshot, ...] | None:
-    """The slots for the request: first one per trainer rank, each on a separate device (NCCL rejects two ranks on one
-    GPU), then the engines, on devices without a rank where possible. None when the slots do not suffice."""
-    by_device: dict[str, SlotSnapshot] = {}
-    for slot in matching_slots(slots, request):
-        by_device.setdefault(device_of(slot.name), slot)
-    ranks = list(by_device.values())[: request.trainer_ranks]
-    others = [slot for slot in matching_slots(slots, request) if slot not in ranks]
-    others.sort(key=lambda slot: device_of(slot.name) in {device_of(rank.name) for rank in ranks})
-    if len(ranks) < request.trainer_ranks or len(ranks) + len(others) < request.slots:
-        return None
-    return (*ranks, *others)[: request.slots]
-
-
 def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
     if wait := pool.usage.refusal(request):
         return wait
@@ -129,14 +114,22 @@ def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
         if slots is None:  # free slots only become fewer, and nodes stay reserved
             heapq.heappop(shape.by_free)
             continue
-        pool.free[node] = [slot for slot in pool.free[node] if slot not in slots]
-        left = (len(pool.free[node]), pool.nodes[node].name, node)
+        left = _take(slots, node, request, pool)
         for (wanted, *_), other in pool.shapes.items():
-            if wanted <= left[0] and node in other.big_enough:
-                heapq.heappush(other.by_free, left)
-        pool.usage.add(request)
+            if wanted <= left and node in other.big_enough:
+                heapq.heappush(other.by_free, (left, pool.nodes[node].name, node))
         return Placement(request.id, node, tuple(slot.name for slot in slots))
+    if found := pool.backfill.find(request, shape_of(request), pool.free, shape.big_enough):
+        pool.backfill.take(found, left=_take(found.slots, found.node, request, pool))
+        return Placement(request.id, found.node, tuple(slot.name for slot in found.slots))
     return _reserve(request, pool, shape)
+
+
+def _take(slots: Sequence[SlotSnapshot], node: str, request: Request, pool: PlacedQueue) -> int:
+    """Returns how many slots of the node stay free."""
+    pool.free[node] = [slot for slot in pool.free[node] if slot not in slots]
+    pool.usage.add(request)
+    return len(pool.free[node])
 
 
 def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
@@ -267,15 +260,16 @@ def _reserve(request: Request, pool: PlacedQueue, shape: _Shape) -> Wait:
         return Wait(WaitCode.CAPACITY, f"no node accepts jobs: {named}")
     while shape.by_soonest:
         entry = shape.by_soonest[0]
-        node = entry.node
+        node = pool.nodes[entry[-1]]
         if node.id in pool.reserved:
             heapq.heappop(shape.by_soonest)
             continue
         current = _soonest(node, request, pool, shape)
-        if current.key != entry.key:  # slots were placed since
+        if current != entry:  # slots were placed since
             heapq.heapreplace(shape.by_soonest, current)
             continue
         pool.reserved[node.id] = request
+        pool.backfill.reserve(node, request, pool.free[node.id])
         free, total = len(matching_slots(pool.free[node.id], request)), shape.totals[node.id]
         message = f"needs {slot_count(request.slots)} on one node; {free} of {total} are free on {node.name}"
         return Wait(WaitCode.CAPACITY, message)
@@ -286,17 +280,12 @@ def _reserve(request: Request, pool: PlacedQueue, shape: _Shape) -> Wait:
     return Wait(WaitCode.BEHIND, f"waits behind {named}, for which {first.name} is reserved")
 
 
-@dataclass(frozen=True)
-class _Soonest:
-    """A node in a heap: the one with the most slots that are free or become so, then with the most slots."""
-
-    key: tuple[int, int, str]
-    node: NodeSnapshot
-
-    def __lt__(self, other: _Soonest) -> bool:
-        return self.key > other.key
-
-
 def _soonest(node: NodeSnapshot, request: Request, pool: PlacedQueue, shape: _Shape) -> _Soonest:
-    free = matching_slots((*pool.free[node.id], *pool.leaving[node.id]), request)
-    return _Soonest((len(free), shape.totals[node.id], node.id), node)
+    slots = [*pool.free[node.id], *pool.leaving[node.id]]
+    free = (
+        len(slots)
+        if not (request.device or request.slot_memory_bytes)
+        else len(matching_slots(slots, request))
+    )
+    predicted = pool.backfill.seconds_until(node, request, free=free)
+    return predicted, -free, -shape.totals[node.id], node.id

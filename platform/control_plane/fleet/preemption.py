@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from control_plane.fleet.placement import PlacedQueue, allocate, shape_of
+from control_plane.fleet.placement import PlacedQueue, shape_of
+from control_plane.fleet.slot_choice import allocate
 from control_plane.fleet.snapshot import (
     Holder,
     HolderKind,

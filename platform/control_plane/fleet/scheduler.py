@@ -20,4 +20,5 @@ def plan(snapshot: Snapshot) -> Plan:
         waiting=placed.waiting,
         preemptions=select_victims(placed, snapshot),
         loans=lend_idle_slots(placed, snapshot),
+        promises=placed.backfill.promises,
     )

@@ -68,6 +68,12 @@ def model_roots(project: Project) -> set[str]:
     return {root for roots in nodes.values_list("model_roots", flat=True) for root in roots}
 
 
+def leased_slots(pool: str) -> dict[tuple[str, str], str]:
+    """(node, slot name) → the run that holds the slot."""
+    leases = Lease.objects.filter(released_at=None, slot__node__pool=pool)
+    return {(node, slot): run for node, slot, run in leases.values_list("slot__node", "slot__name", "run")}
+
+
 def used_slots(pool: str) -> dict[str, int]:
     """Team → slots held."""
     return _open_leases(pool, by="team")

@@ -44,6 +44,8 @@ class Request:
     slot_memory_bytes: int = 0  # required memory of each slot
     preemptible: bool = False  # a playground or reward test: it never preempts others
     project: str = ""  # of the team
+    predicted_seconds: float | None = None  # p90 of the time that it takes; None: unknown
+    promised_start: datetime | None = None  # earliest start that an earlier plan has reserved slots for
 
 
 class HolderKind(IntEnum):
@@ -117,6 +119,8 @@ class Snapshot:
     loan_requests: Sequence[LoanRequest] = ()  # served in this order
     project_used: Mapping[str, int] = field(default_factory=dict)  # project → slots held
     project_quotas: Mapping[str, ProjectQuota] = field(default_factory=dict)  # by project
+    # (node, name of a held slot) → when it becomes free (p50); what is unknown is left out
+    free_at: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
 
     def quota(self, team: str) -> TeamQuota:
         return self.quotas.get(team) or TeamQuota()
@@ -170,6 +174,8 @@ class Plan:
     waiting: Mapping[str, Wait]  # by request, in the order of the queue
     preemptions: tuple[Preemption, ...] = ()
     loans: tuple[Loan, ...] = ()  # one for each loan request
+    # The first request that waits for slots → its predicted start. A later plan gets it as its promised start.
+    promises: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def positions(self) -> dict[str, int]:

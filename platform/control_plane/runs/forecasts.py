@@ -22,8 +22,8 @@ from control_plane.runs.slot_requests import request_of
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
 _FIELDS = (
-    "made_at", "measure", "samples", "start_p50_at", "start_p90_at", "start_message", "end_p50_at", "end_p90_at",
-    "end_source", "end_message",
+    "made_at", "measure", "samples", "duration_p90", "start_p50_at", "start_p90_at", "start_message", "end_p50_at",
+    "end_p90_at", "end_source", "end_message",
 )  # fmt: skip
 
 
@@ -126,6 +126,7 @@ def _queued_rows(
 def _with_end(row: RunForecast, prediction: Prediction, start: Duration, *, now: datetime) -> RunForecast:
     row.end_p50_at = _at(now, _sum(start.p50, prediction.duration.p50))
     row.end_p90_at = _at(now, _sum(start.p90, prediction.duration.p90))
+    row.duration_p90 = prediction.duration.p90
     row.end_source, row.end_message = prediction.source, prediction.message
     return row
 

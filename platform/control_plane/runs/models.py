@@ -56,6 +56,8 @@ class Run(models.Model):
     epoch = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
     not_before = models.DateTimeField(null=True)  # earliest time of the next attempt
+    # While it waits: the earliest start for which the scheduler has reserved slots (fleet.backfill).
+    promised_start_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     paused_seconds = models.FloatField(default=0.0)  # not counted against budget.max_wall_seconds
@@ -209,6 +211,7 @@ class RunForecast(models.Model):
     made_at = models.DateTimeField()
     measure = models.CharField(max_length=200, default="", blank=True)  # what the samples count
     samples = models.JSONField(default=list)  # [[Unix seconds, done by then]], oldest first
+    duration_p90 = models.FloatField(null=True)  # seconds from its start, or from now for an active run
     start_p50_at = models.DateTimeField(null=True)
     start_p90_at = models.DateTimeField(null=True)
     start_message = models.CharField(max_length=200, default="", blank=True)  # why the start is unknown

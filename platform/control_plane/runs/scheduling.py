@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 
@@ -32,7 +32,7 @@ from control_plane.runs.evaluators import (
 )
 from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.locking import lock_run
-from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.models import Attempt, Job, Run, RunForecast
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.reward_test_policy import untested_reward_error
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
@@ -45,6 +45,9 @@ from oolong.logs import about
 from oolong.tracing import span
 
 log = logging.getLogger(__name__)
+
+FRESH_FOR = timedelta(minutes=2)  # a forecast, of which one is made every 15 seconds
+PROMISE_STEP = timedelta(seconds=5)  # by which a reserved start has to be earlier to be recorded
 
 
 def schedule_runs(*, now: datetime) -> int:
@@ -76,6 +79,10 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
         if run.pending_reason != reason or run.queue_position != position:
             with transaction.atomic():
                 _record_pending(run_id, reason, position, now=now)
+    for run_id, at in decisions.promises.items():
+        known = queued[run_id].promised_start_at
+        if known is None or at < known - PROMISE_STEP:
+            Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(promised_start_at=at)
     for preemption in decisions.preemptions:
         preempt(preemption, now=now)
     for loan in decisions.loans:
@@ -101,7 +108,8 @@ def snapshot_of(
 ) -> Snapshot:
     """The pool as the scheduler sees it, with these requests in its queue."""
     nodes = fleet_selectors.node_snapshots(pool)
-    requests = [*(request_of(run) for run in runs), *extra]
+    predictions = _Predictions(now)
+    requests = [*(predictions.with_length(request_of(run)) for run in runs), *extra]
     compete = len({request.team for request in requests}) > 1
     return Snapshot(
         now=now,
@@ -115,7 +123,34 @@ def snapshot_of(
         holders=slot_holders(pool, now=now),
         project_used=fleet_selectors.used_slots_by_project(pool),
         project_quotas=fleet_selectors.project_quotas(pool),
+        free_at=predictions.free_at(fleet_selectors.leased_slots(pool)),
     )
+
+
+class _Predictions:
+    """The newest forecasts, as far as they are fresh. What is unknown allows no backfill."""
+
+    def __init__(self, now: datetime) -> None:
+        self._rows = {
+            run: (length, ends)
+            for run, length, ends in RunForecast.objects.filter(
+                made_at__gt=now - FRESH_FOR, made_at__lte=now + FRESH_FOR
+            ).values_list("run_id", "duration_p90", "end_p50_at")
+        }
+        self._now = now
+
+    def with_length(self, request: Request) -> Request:
+        length, _ = self._rows.get(request.id, (None, None))
+        return replace(request, predicted_seconds=length)
+
+    def free_at(self, held: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], datetime]:
+        """`held` are the runs that hold slots: (node, slot) → run."""
+        found = {}
+        for slot, run in held.items():
+            _, ends = self._rows.get(run, (None, None))
+            if ends is not None:
+                found[slot] = max(ends, self._now)
+        return found
 
 
 def can_reschedule(run: Run, node: Node, *, now: datetime) -> bool:
@@ -179,6 +214,7 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
     transition_run(
         run, RunStatus.STARTING, now=now, message=f"attempt {attempt.number} on {node.name}",
         attempt_number=attempt.number, epoch=attempt.epoch, pending_reason="", queue_position=None, not_before=None,
+        promised_start_at=None,
         started_at=run.started_at or now, reason="", reason_message="", fault="",
         train_step=resume.step if resume else 0, paused_seconds=run.paused_seconds + waited,
     )  # fmt: skip

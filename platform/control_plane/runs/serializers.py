@@ -368,7 +368,7 @@ class WhatIfOutcomeSerializer(ResponseSerializer):
     kind = serializers.ChoiceField(
         choices=list(get_args(Kind)), allow_null=True, help_text="what differs; null for the run as it is"
     )
-    changes = serializers.DictField(
+    changes = RunSpecPatchField(
         help_text="part of a RunSpec: what to clone the run with, or to merge into the spec (RFC 7396)"
     )
     starts_now = serializers.BooleanField(help_text="whether it starts when the queue is next planned")

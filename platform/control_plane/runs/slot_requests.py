@@ -28,7 +28,8 @@ def request_of(run: Run) -> Request:
         submitted_at=run.created_at, not_before=run.not_before,
         model_path=run.base_model.path if run.base_model is not None else "",
         isolated=has_custom_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
-        preemptible=run.kind in PREEMPTIBLE_KINDS, project=run.project_id, **slot_requirements(run.placement),
+        preemptible=run.kind in PREEMPTIBLE_KINDS, project=run.project_id, promised_start=run.promised_start_at,
+        **slot_requirements(run.placement),
     )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def mark_paused(run: Run, *, now: datetime, conditions: list[str] | None = None)
     attention = [NEEDS_ATTENTION] if OUTCOMES[reason].fault is not Fault.NONE else []
     transition_run(
         run, RunStatus.PAUSED, now=now, message=f"paused; {resumption}", conditions=[*(conditions or []), *attention],
-        pending_reason="", queue_position=None, progress=None,
+        pending_reason="", queue_position=None, promised_start_at=None, progress=None,
         **termination_fields(reason, f"{why}; {resumption} when you resume it"),
     )  # fmt: skip
 

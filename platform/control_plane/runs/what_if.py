@@ -70,7 +70,7 @@ def _what_if(caller: Caller, spec: RunSpec, comparison: _Comparison, *, own: Req
     started: set[Kind] = set()  # sizes of which a larger one starts now: a smaller one gains nothing
     every = variants(
         spec,
-        pools=pools_of(caller.project.team_id).values_list("name", flat=True),
+        pools=list(pools_of(caller.project.team_id).values_list("name", flat=True)),
         devices=sorted(set(devices)),
     )
     for variant in every if not as_is.starts_now else []:

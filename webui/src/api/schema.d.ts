@@ -7395,9 +7395,7 @@ export interface components {
             /** @description what differs; null for the run as it is */
             kind: components["schemas"]["WhatIfOutcomeKindEnum"] | components["schemas"]["NullEnum"];
             /** @description part of a RunSpec: what to clone the run with, or to merge into the spec (RFC 7396) */
-            changes: {
-                [key: string]: unknown;
-            };
+            changes: components["schemas"]["RunSpecPatch"];
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
             /** @description whether it starts at least a minute earlier than as it is */

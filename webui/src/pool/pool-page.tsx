@@ -1,14 +1,13 @@
-import "@mantine/core/styles/NumberInput.css";
-import { Button, Group, Menu, Modal, NumberInput, Select, Table, Text, Tooltip } from "@mantine/core";
+import { Button, Group, Menu, Modal, Select, Table, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDots, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Fragment, useState } from "react";
 import { Link, useNavigate, useSearchParams } from "react-router";
 
-import { post, put, remove } from "../api/http.ts";
+import { post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Node, Pool, Quota, Slot } from "../api/schema.d.ts";
+import type { Node, Pool, QueueEntry, Slot } from "../api/schema.d.ts";
 import { ago, grouped, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
@@ -18,7 +17,10 @@ import { useTopic } from "../stream/stream.ts";
 import { AddNode } from "./add-node.tsx";
 import { DrainNode, DrainRow } from "./drain-node.tsx";
 import { isDrained } from "./drain.ts";
+import { etaText } from "./eta.ts";
 import classes from "./pool-page.module.css";
+import { OwnQuota, Quotas } from "./quotas.tsx";
+import { WhatIf } from "./what-if.tsx";
 
 export function PoolPage() {
   const [search, setSearch] = useSearchParams();
@@ -102,27 +104,40 @@ function Tile({ slot }: { slot: Slot }) {
 
 function Queue({ pool }: { pool: Pool }) {
   const now = useNow(10_000);
+  const [asked, setAsked] = useState<QueueEntry | null>(null);
   return (
     <Panel title="Queue" aside="within nominal quota first, then priority, fair share, age" flush>
-      {pool.queue.length === 0 ? <Empty title="The queue is empty">Runs that wait for slots are listed here with the reason.</Empty> : (
-        <Table className="tabular" data-testid="queue">
-          <Table.Thead><Table.Tr><Table.Th w={50}>Position</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Reason</Table.Th><Table.Th ta="right">Waiting</Table.Th></Table.Tr></Table.Thead>
-          <Table.Tbody>
-            {pool.queue.map((entry) => (
-              <Table.Tr key={entry.run_id}>
-                <Table.Td>{entry.position}</Table.Td>
-                <Table.Td><Link to={`/runs/${entry.run_id}`}>{entry.name}</Link></Table.Td>
-                <Table.Td ta="right">{entry.priority}</Table.Td>
-                <Table.Td ta="right">{entry.slots_needed}</Table.Td>
-                <Table.Td>{entry.why}</Table.Td>
-                <Table.Td ta="right" title={moment(entry.submitted_at)}>{ago(entry.submitted_at, now)}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
+      {pool.queue.length === 0 ? <Empty title="The queue is empty">Runs that wait for slots are listed here with the reason and when they start.</Empty> : (
+        <div className={classes.scroll}>
+          <Table className="tabular" data-testid="queue">
+            <Table.Thead><Table.Tr><Table.Th w={50}>Position</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Reason</Table.Th><Table.Th w={150}>Starts</Table.Th><Table.Th ta="right">Waiting</Table.Th><Table.Td w={90} /></Table.Tr></Table.Thead>
+            <Table.Tbody>
+              {pool.queue.map((entry) => (
+                <Table.Tr key={entry.position}>
+                  <Table.Td>{entry.position}</Table.Td>
+                  <Table.Td>{entry.run_id === "" ? <Text size="sm" c="dimmed">{entry.name}</Text> : <Link to={`/runs/${entry.run_id}`}>{entry.name}</Link>}</Table.Td>
+                  <Table.Td ta="right">{entry.priority}</Table.Td>
+                  <Table.Td ta="right">{entry.slots_needed}</Table.Td>
+                  <Table.Td>{entry.why}</Table.Td>
+                  <Table.Td><Starts entry={entry} now={now} /></Table.Td>
+                  <Table.Td ta="right" title={moment(entry.submitted_at)}>{ago(entry.submitted_at, now)}</Table.Td>
+                  <Table.Td>{entry.run_id !== "" && <Button variant="default" size="compact-sm" aria-label={`What if: ${entry.name}`} onClick={() => setAsked(entry)}>What if</Button>}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </div>
       )}
+      <Modal opened={asked !== null} onClose={() => setAsked(null)} title={`When ${asked?.name} would start`} size="lg">
+        {asked !== null && <WhatIf runId={asked.run_id} close={() => setAsked(null)} />}
+      </Modal>
     </Panel>
   );
+}
+
+function Starts({ entry, now }: { entry: QueueEntry; now: number }) {
+  const { text, detail } = etaText(entry.start, now);
+  return <span title={`${moment(entry.start.p50)} (p50), ${moment(entry.start.p90)} (p90)`}>{text}<span className={classes.detail}>{detail}</span></span>;
 }
 
 /** Only for admins of the installation. If the pool is in use, the control plane says by what. */
@@ -232,48 +247,3 @@ function Nodes({ pool }: { pool: Pool }) {
   );
 }
 
-function OwnQuota({ pool: { quota, blocked_reason } }: { pool: Pool }) {
-  return (
-    <Panel title="Quota">
-      <Text size="sm" mb={10}>{quota.team.name} uses {grouped(quota.used_slots)} slot{quota.used_slots === 1 ? "" : "s"}{quota.limit_slots === null ? "; there is no limit." : ` of at most ${grouped(quota.limit_slots)}.`}</Text>
-      <Text size="xs" c="dimmed">Pool admins set quotas: {blocked_reason}.</Text>
-    </Panel>
-  );
-}
-
-/** The quota of every team that may use the pool. */
-function Quotas({ pool }: { pool: Pool }) {
-  const { data: teams, error } = useQuery(queries.poolTeams(pool.name));
-  return (
-    <Panel title="Quotas" flush>
-      <ProblemNotice error={error} />
-      <Table className="tabular" data-testid="quotas">
-        <Table.Thead><Table.Tr><Table.Th>Team</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th>Limit</Table.Th></Table.Tr></Table.Thead>
-        <Table.Tbody>{teams?.map((quota) => <QuotaRow key={`${pool.name}/${quota.team.id}`} pool={pool} quota={quota} />)}</Table.Tbody>
-      </Table>
-    </Panel>
-  );
-}
-
-function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
-  const [limit, setLimit] = useState<number | string>(quota.limit_slots ?? "");
-  const client = useQueryClient();
-  const newLimit = limit === "" ? null : Number(limit);
-  const save = useMutation({
-    mutationFn: () =>
-      put("/api/v1/pools/{pool_name}/teams/{team_id}/quota", { path: { pool_name: pool.name, team_id: quota.team.id }, body: { limit_slots: newLimit } }),
-    onSuccess: () => void client.invalidateQueries({ queryKey: ["pool"] }),
-  });
-  return (
-    <Table.Tr>
-      <Table.Td>{quota.team.name}<ProblemNotice error={save.error} /></Table.Td>
-      <Table.Td ta="right">{grouped(quota.used_slots)}</Table.Td>
-      <Table.Td>
-        <Group gap={8} wrap="nowrap">
-          <NumberInput aria-label={`Limit of ${quota.team.name}, slots`} placeholder="no limit" min={0} w={110} value={limit} onChange={setLimit} />
-          <Button variant="default" loading={save.isPending} disabled={newLimit === quota.limit_slots} onClick={() => save.mutate()}>{newLimit === null ? "Remove limit" : "Set limit"}</Button>
-        </Group>
-      </Table.Td>
-    </Table.Tr>
-  );
-}

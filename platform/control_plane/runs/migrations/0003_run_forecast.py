@@ -8,6 +8,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AddField("run", "promised_start_at", models.DateTimeField(null=True)),
         migrations.CreateModel(
             name="RunForecast",
             fields=[
@@ -24,6 +25,7 @@ class Migration(migrations.Migration):
                 ("made_at", models.DateTimeField()),
                 ("measure", models.CharField(blank=True, default="", max_length=200)),
                 ("samples", models.JSONField(default=list)),
+                ("duration_p90", models.FloatField(null=True)),
                 ("start_p50_at", models.DateTimeField(null=True)),
                 ("start_p90_at", models.DateTimeField(null=True)),
                 ("start_message", models.CharField(blank=True, default="", max_length=200)),

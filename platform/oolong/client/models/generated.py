@@ -895,6 +895,266 @@ class RunEvent(ApiModel):
     data: dict[str, Any]
 
 
+class RunSpecPatch(ApiModel):
+    kind: str | None = None
+    name: str | None = None
+    model: RunSpecPatchModelSection | None = None
+    dataset: RunSpecPatchDatasetSection | None = None
+    workflow: RunSpecPatchWorkflowSection | None = None
+    reward: RunSpecPatchRewardSection | None = None
+    rollout: RunSpecPatchRolloutSection | None = None
+    staleness: RunSpecPatchStalenessSection | None = None
+    trainer: RunSpecPatchTrainerSection | None = None
+    algorithm: RunSpecPatchAlgorithmSection | None = None
+    weight_sync: RunSpecPatchWeightSyncSection | None = None
+    checkpoint: RunSpecPatchCheckpointSection | None = None
+    evaluation: RunSpecPatchEvaluationSection | None = None
+    sft: RunSpecPatchSftSection | None = None
+    reward_test: RunSpecPatchRewardTestSection | None = None
+    playground: RunSpecPatchPlaygroundSection | None = None
+    budget: RunSpecPatchBudgetSection | None = None
+    placement: RunSpecPatchPlacementSection | None = None
+    secrets: list[RunSpecSecretSection] | None = None
+    seed: int | None = None
+    notes: str | None = None
+
+
+class RunSpecPatchAdvantageSection(ApiModel):
+    estimator: str | None = None
+    mean: str | None = None
+    std: str | None = None
+    std_of: str | None = None
+    epsilon: float | None = None
+    leave_one_out: bool | None = None
+    gamma: float | None = None
+    gae_lambda: float | None = None
+
+
+class RunSpecPatchAlgorithmSection(ApiModel):
+    objective: str | None = None
+    options: dict[str, float] | None = None
+    loss_function: str | None = None
+    proximal: str | None = None
+    clip_low: float | None = None
+    clip_high: float | None = None
+    dual_clip: float | None = None
+    importance_weight: RunSpecPatchImportanceWeightSection | None = None
+    advantage: RunSpecPatchAdvantageSection | None = None
+    critic: RunSpecPatchCriticSection | None = None
+    kl: RunSpecPatchKlSection | None = None
+    entropy_bonus: float | None = None
+    overlong: RunSpecPatchOverlongSection | None = None
+    mask_truncated: bool | None = None
+    loss_aggregation: str | None = None
+    loss_constant_tokens: int | None = None
+
+
+class RunSpecPatchBudgetSection(ApiModel):
+    max_wall_seconds: int | None = None
+    max_attempts: int | None = None
+
+
+class RunSpecPatchCheckpointSection(ApiModel):
+    every_steps: int | None = None
+    keep_last: int | None = None
+
+
+class RunSpecPatchCriticSection(ApiModel):
+    learning_rate: float | None = None
+    clip: float | None = None
+    max_grad_norm: float | None = None
+    warmup_steps: int | None = None
+
+
+class RunSpecPatchDatasetSection(ApiModel):
+    version: str | None = None
+    split: str | None = None
+    weights: dict[str, float] | None = None
+
+
+class RunSpecPatchEvaluationSection(ApiModel):
+    dataset: str | None = None
+    split: str | None = None
+    prompts: int | None = None
+    at_start: bool | None = None
+    every_steps: int | None = None
+    allow_blocking: bool | None = None
+    at_end: bool | None = None
+    greedy: bool | None = None
+    samples: int | None = None
+    temperature: float | None = None
+    max_new_tokens: int | None = None
+    success_score: float | None = None
+    reward: RunSpecPatchRewardSection | None = None
+
+
+class RunSpecPatchFilterSection(ApiModel):
+    kind: str | None = None
+    low: float | None = None
+    high: float | None = None
+    success_score: float | None = None
+    max_consecutive: int | None = None
+
+
+class RunSpecPatchImportanceWeightSection(ApiModel):
+    mode: str | None = None
+    level: str | None = None
+    threshold: float | None = None
+    lower_threshold: float | None = None
+
+
+class RunSpecPatchKlSection(ApiModel):
+    coefficient: float | None = None
+    estimator: str | None = None
+    apply_to: str | None = None
+    importance_correction: bool | None = None
+
+
+class RunSpecPatchLoraSection(ApiModel):
+    rank: int | None = None
+    alpha: float | None = None
+    targets: list[str] | None = None
+
+
+class RunSpecPatchModelSection(ApiModel):
+    base_model: str | None = None
+    checkpoint: str | None = None
+    lora: RunSpecPatchLoraSection | None = None
+
+
+class RunSpecPatchOverlongSection(ApiModel):
+    margin_tokens: int | None = None
+    penalty: float | None = None
+
+
+class RunSpecPatchPlacementSection(ApiModel):
+    pool: str | None = None
+    device: str | None = None
+    min_gpu_memory_gib: float | None = None
+    priority: int | None = None
+
+
+class RunSpecPatchPlaygroundSection(ApiModel):
+    idle_seconds: int | None = None
+    scores: bool | None = None
+
+
+class RunSpecPatchRewardSection(ApiModel):
+    name: str | None = None
+    function: str | None = None
+    options: dict[str, Any] | None = None
+    scale: float | None = None
+    bias: float | None = None
+    timeout_seconds: float | None = None
+    max_error_rate: float | None = None
+
+
+class RunSpecPatchRewardTestSection(ApiModel):
+    rows: int | None = None
+    samples: int | None = None
+    temperature: float | None = None
+    max_new_tokens: int | None = None
+    probes: list[str] | None = None
+    stored: str | None = None
+    max_error_rate: float | None = None
+    success_score: float | None = None
+
+
+class RunSpecPatchRolloutSection(ApiModel):
+    engines: int | None = None
+    group_size: int | None = None
+    max_concurrent_groups: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    max_new_tokens: int | None = None
+    max_prompt_tokens: int | None = None
+    interruptible: bool | None = None
+    interruption: str | None = None
+    repeatable_sampling: bool | None = None
+    filter: RunSpecPatchFilterSection | None = None
+    group_timeout_seconds: float | None = None
+    engine_max_running_requests: int | None = None
+    engine_max_total_tokens: int | None = None
+    engine_memory_fraction: float | None = None
+
+
+class RunSpecPatchSftSection(ApiModel):
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    final_learning_rate_fraction: float | None = None
+    adam_betas: list[Any] | None = None
+    weight_decay: float | None = None
+    max_grad_norm: float | None = None
+    validation_split: str | None = None
+    validation_rows: int | None = None
+    validate_every_steps: int | None = None
+    validate_from_step: int | None = None
+    stop_at_greedy_accuracy: float | None = None
+    required_greedy_accuracy: float | None = None
+    seed_retries: int | None = None
+
+
+class RunSpecPatchStalenessSection(ApiModel):
+    max: int | None = None
+    on_straggler: str | None = None
+
+
+class RunSpecPatchTrainerSection(ApiModel):
+    num_ranks: int | None = None
+    total_train_steps: int | None = None
+    groups_per_step: int | None = None
+    minibatches: int | None = None
+    microbatch_tokens: int | None = None
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    adam_betas: list[Any] | None = None
+    adam_epsilon: float | None = None
+    weight_decay: float | None = None
+    max_grad_norm: float | None = None
+    dtype: str | None = None
+    activation_checkpointing: str | None = None
+    offload_optimizer: bool | None = None
+    reshard_after_forward: bool | None = None
+    compile: bool | None = None
+
+
+class RunSpecPatchWeightSyncSection(ApiModel):
+    probe_first_versions: int | None = None
+    probe_every: int | None = None
+    probe_tolerance: float | None = None
+
+
+class RunSpecPatchWorkflowSection(ApiModel):
+    name: str | None = None
+    max_trajectory_tokens: int | None = None
+    function: str | None = None
+    options: dict[str, Any] | None = None
+    max_turns: int | None = None
+    turn_discount: float | None = None
+    feedback: str | None = None
+    retry_below: float | None = None
+    tool_format: str | None = None
+    max_tool_calls: int | None = None
+    tool_output_tokens: int | None = None
+    tool_seconds: float | None = None
+    session_timeout_seconds: float | None = None
+    session_export: str | None = None
+
+
+class RunSpecSecretSection(ApiModel):
+    name: str
+    jobs: list[str]
+    variable: str | None = None
+
+
 class RunTemplate(ApiModel):
     id: str
     name: str
@@ -1312,7 +1572,7 @@ class WhatIf(ApiModel):
 
 class WhatIfOutcome(ApiModel):
     kind: str | None = None
-    changes: dict[str, Any]
+    changes: RunSpecPatch
     starts_now: bool
     sooner: bool
     start: Eta

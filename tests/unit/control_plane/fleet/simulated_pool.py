@@ -11,9 +11,10 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from statistics import NormalDist
 
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import (
@@ -60,6 +61,7 @@ class Run:
     first_start: float | None = None
     finished: float | None = None
     preemptions: int = 0
+    promised_start: datetime | None = None
 
     def checkpoint_at(self, now: float, interval: float) -> float:
         """Seconds of work in the checkpoint that the attempt has last saved."""
@@ -162,6 +164,8 @@ class SimulatedPool:
         snapshot = self._snapshot()
         decisions = plan(snapshot)
         self._assert_sound(snapshot, decisions)
+        for name, at in decisions.promises.items():
+            self.runs[name].promised_start = at
         for placement in decisions.placements:
             self._start(placement.request, placement.node, placement.slots)
         changed = [self._preempt(one) for one in decisions.preemptions]
@@ -176,6 +180,7 @@ class SimulatedPool:
     def _start(self, name: str, node: str, slots: tuple[str, ...]) -> None:
         run = self.queue.pop(name)
         run.node, run.started, run.attempt = node, self.now, run.attempt + 1
+        run.promised_start = None
         run.held = tuple(slot for slot in self.nodes[node] if slot.name in slots)
         run.first_start = self.now if run.first_start is None else run.first_start
         self.active[name] = run
@@ -221,7 +226,8 @@ class SimulatedPool:
                 )
                 for node, slots in self.nodes.items()
             ],
-            queue=[_request(run) for run in self.queue.values()],
+            queue=[self._waiting(run) for run in self.queue.values()],
+            free_at=self._free_at(),
             used=used,
             quotas={team: one.quota for team, one in self.load.teams.items()},
             slot_hours={team: seconds / HOUR for team, seconds in self.slot_seconds.items()},
@@ -232,6 +238,23 @@ class SimulatedPool:
                 if (missing := run.submission.extra_engines - len(run.borrowed)) > 0 and not run.leaving
             ],
         )  # fmt: skip
+
+    def _waiting(self, run: Run) -> Request:
+        predicted = run.submission.predicted
+        if predicted is None or self.load.prediction_sigma is None:
+            return _request(run)
+        late = math.exp(NormalDist().inv_cdf(0.9) * self.load.prediction_sigma)
+        seconds = max(1.0, predicted * late - run.saved)
+        return replace(_request(run), predicted_seconds=seconds, promised_start=run.promised_start)
+
+    def _free_at(self) -> dict[tuple[str, str], datetime]:
+        free_at = {}
+        for run in self.active.values():
+            if run.submission.predicted is not None:
+                ends = max(self.now, run.started + run.submission.predicted - run.saved)
+                at = START + timedelta(seconds=ends)
+                free_at |= {(run.node, slot.name): at for slot in run.all_slots()}
+        return free_at
 
     def _holder(self, run: Run) -> Holder:
         kind = HolderKind.PLAYGROUND if run.submission.playground else HolderKind.RUN

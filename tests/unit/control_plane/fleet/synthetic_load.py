@@ -40,6 +40,8 @@ class Load:
     save_seconds: float = 60.0  # from a checkpoint request to the exit of the trainer
     node_mtbf: float = 200 * HOUR  # mean time between the failures of one node
     node_repair: float = 2 * HOUR  # mean
+    # Sigma of the logarithm of the error of predicted durations; None: no duration is predicted.
+    prediction_sigma: float | None = 0.4
 
 
 @dataclass(frozen=True)
@@ -51,22 +53,29 @@ class Submission:
     duration: float  # seconds of work on its slots
     playground: bool
     extra_engines: int  # idle slots that it would borrow
+    predicted: float | None = None  # p50 of its duration, as it is known when it is submitted
 
 
 def submissions(load: Load, *, seed: int) -> list[Submission]:
     """In the order of their times, which lie within `load.days`."""
     rng = random.Random(f"submissions-{seed}")
     teams, shares = list(load.teams), [team.share for team in load.teams.values()]
+    errors = random.Random(
+        f"predictions-{seed}"
+    )  # of its own: the load is the same with and without predictions
     found = []
     for number, at in enumerate(_times(load, rng)):
         playground = rng.random() < load.playground_share
         slots = 1 if playground else rng.choices(list(load.slots), list(load.slots.values()))[0]
         duration = min(load.longest_duration, rng.lognormvariate(math.log(load.median_duration), load.sigma))
         elastic = not playground and rng.random() < load.elastic_share
+        predicted = None
+        if load.prediction_sigma is not None and not playground:
+            predicted = duration * errors.lognormvariate(0.0, load.prediction_sigma)
         found.append(
             Submission(
                 at, f"run-{number:05}", rng.choices(teams, shares)[0], slots, duration, playground,
-                2 if elastic else 0,
+                2 if elastic else 0, predicted,
             )
         )  # fmt: skip
     return found

@@ -143,6 +143,23 @@ def test_a_run_that_has_ended_or_is_paused_has_no_forecast(
     assert alice.see(run["id"])["end"] is None and alice.see(run["id"])["start"] is None
 
 
+@pytest.mark.parametrize(("seconds", "passes"), [(100, True), (900, False)])
+def test_a_run_passes_a_wider_one_only_if_it_is_predicted_to_end_before_that_one_starts(
+    alice: Any, node: Any, start: Any, tick: Any, advance: Any, seconds: float, passes: bool
+) -> None:
+    for _ in range(5):
+        past_run(alice, seconds)
+    run = start(node(slots=4))  # holds 2 of 4 slots for another 540 s
+    wide, small = alice.run(name="wide", rollout={"engines": 3}), alice.run(name="small")
+    advance(run, 1, 6)
+    tick()
+    assert alice.see(small["id"])["status"] == ("STARTING" if passes else "QUEUED")
+    assert alice.see(wide["id"])["status"] == "QUEUED"
+    promised = Run.objects.get(pk=wide["id"]).promised_start_at
+    assert promised is not None
+    assert abs(promised - moment(alice.see(run["id"])["end"]["p50"])) < timedelta(seconds=1)
+
+
 def test_the_command_shows_when_runs_start(
     alice: Any, node: Any, start: Any, tick: Any, advance: Any, oolong: Any
 ) -> None:

@@ -24,6 +24,8 @@ SAFE_WITHOUT_A_KEY = {
     "runs/validate": "changes nothing",
     "runs/plan": "changes nothing",
     "runs/simulate": "changes nothing",
+    "runs/what-if": "changes nothing",
+    "runs/<str:run_id>/what-if": "changes nothing",
     "checkpoint-retention/plan": "changes nothing",
     "invitations/lookup": "changes nothing",
     "invitations/accept": "an invitation is taken once, and who asks may be nobody yet",

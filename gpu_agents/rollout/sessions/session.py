@@ -38,7 +38,6 @@ State = Literal["open", "ended", "dropped"]
 class Session:
     session_id: str
     rollout_index: int  # in its group, 0-based
-    opened_at: float
     touched_at: float  # end of the last call; an open session that stays idle for too long is dropped
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     tree: ConversationTree = field(default_factory=ConversationTree)

@@ -72,9 +72,7 @@ class SessionGroup:
 
     def open(self, session_id: str, *, now: float) -> Session:
         self.touched_at = now
-        session = Session(
-            session_id=session_id, rollout_index=len(self.sessions), opened_at=now, touched_at=now
-        )
+        session = Session(session_id=session_id, rollout_index=len(self.sessions), touched_at=now)
         self.sessions.append(session)
         return session
 

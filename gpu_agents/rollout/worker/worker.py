@@ -175,7 +175,6 @@ class Worker:
                 worker_id=self._options.worker_id,
                 engine_version=self._engine.loaded_version,
                 max_groups=groups,
-                running_groups=len(self._groups),
                 wait_seconds=wait_seconds,
             ),
             ClaimReply,

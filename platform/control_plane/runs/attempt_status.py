@@ -46,7 +46,6 @@ class JobSnapshot:
     reason: str = ""  # an EndReason given by the job or the agent
     message: str = ""
     exit_code: int | None = None
-    stop_asked: bool = False
     leaving: bool = False  # stopping while the run continues: its exit does not matter
 
 

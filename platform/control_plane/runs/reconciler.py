@@ -270,5 +270,5 @@ def _wall_time_exceeded(run: Run, *, now: datetime) -> bool:
 def _job_snapshot(job: Job) -> JobSnapshot:
     return JobSnapshot(
         name=job.name, kind=JobKind(job.kind), state=job.state, reason=job.reason, message=job.message,
-        exit_code=job.exit_code, stop_asked=job.stop_asked_at is not None, leaving=job.leaving_at is not None,
+        exit_code=job.exit_code, leaving=job.leaving_at is not None,
     )  # fmt: skip

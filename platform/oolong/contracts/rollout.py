@@ -124,7 +124,6 @@ class ClaimRequest(Message, frozen=True, kw_only=True):
     worker_id: str  # rollout-0/2: job name / incarnation
     engine_version: int  # version that the engine has loaded
     max_groups: int
-    running_groups: int = 0
     wait_seconds: float = 0.0  # long poll: how long the reply may wait for the first free place
 
 

@@ -51,7 +51,7 @@ def test_wait_exits_by_how_the_run_ended(
         (("frobnicate",), "No such command 'frobnicate'; see `oolong --help`"),
         (("run", "start"), "No such command 'start'; see `oolong run --help`"),
         (("run", "get"), "Missing argument 'RUN'; see `oolong run get --help`"),
-        (("run", "list", "--hue"), "No such option: --hue; see `oolong run list --help`"),
+        (("run", "list", "--wallpaper"), "No such option: --wallpaper; see `oolong run list --help`"),
     ],
 )
 def test_wrong_arguments_point_to_the_help(oolong: Oolong, words: tuple[str, ...], said: str) -> None:

@@ -54,7 +54,7 @@ def call(
 
 
 def test_of_a_session_whose_group_was_reported_only_the_summary_is_left() -> None:
-    session = Session(session_id="0-ab", rollout_index=0, opened_at=0.0, touched_at=0.0, tree=conversation())
+    session = Session(session_id="0-ab", rollout_index=0, touched_at=0.0, tree=conversation())
     before = session_status(session)
     assert (before["completions"], before["sampled_tokens"]) == (4, 5)
     session.settle()

@@ -14230,27 +14230,22 @@ export interface operations {
                      *         {
                      *           "id": "ckpt_01jy0000000000000000000020",
                      *           "kind": "checkpoint",
-                     *           "name": "secret plan step 1",
-                     *           "state": "STORED",
-                     *           "checkpoint_kind": "training"
+                     *           "name": "secret plan step 1"
                      *         },
                      *         {
                      *           "id": "run_01jy0000000000000000000017",
                      *           "kind": "run",
-                     *           "name": "secret plan",
-                     *           "status": "STARTING"
+                     *           "name": "secret plan"
                      *         },
                      *         {
                      *           "id": "dsv_01jy0000000000000000000005",
                      *           "kind": "dataset_version",
-                     *           "name": "sums@1",
-                     *           "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec"
+                     *           "name": "sums@1"
                      *         },
                      *         {
                      *           "id": "bm_01jy0000000000000000000006",
                      *           "kind": "base_model",
-                     *           "name": "tiny",
-                     *           "sha256": ""
+                     *           "name": "tiny"
                      *         }
                      *       ],
                      *       "edges": [
@@ -14437,8 +14432,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "45bf4f6e35870fdfd019e5ead65bc18e1daefb31056a174a7b80d36411137d83",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=45bf4f6e35870fdfd019e5ead65bc18e1daefb31056a174a7b80d36411137d83"
+                     *       "sha256": "31f9b959a8f02a6f7cb34e7faf80992b8e4cf71e2af5f5ff9410da7b7bbe03f2",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=31f9b959a8f02a6f7cb34e7faf80992b8e4cf71e2af5f5ff9410da7b7bbe03f2"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -18008,7 +18003,7 @@ export interface operations {
                      *         {
                      *           "name": "group/zero_variance_frac",
                      *           "unit": "fraction",
-                     *           "help": "groups of the batch whose rewards are all equal: no gradient under group normalisation"
+                     *           "help": "groups of the batch whose rewards are all equal: no gradient under group normalization"
                      *         },
                      *         {
                      *           "name": "group/all_correct_frac",
@@ -18123,7 +18118,7 @@ export interface operations {
                      *         {
                      *           "name": "loss/total",
                      *           "unit": "",
-                     *           "help": "the policy's whole loss with KL and entropy terms, under the spec's normalisation, mean over minibatches"
+                     *           "help": "the policy's whole loss with KL and entropy terms, under the spec's normalization, mean over minibatches"
                      *         },
                      *         {
                      *           "name": "policy/entropy",
@@ -18173,7 +18168,7 @@ export interface operations {
                      *         {
                      *           "name": "importance_ratio/mean",
                      *           "unit": "",
-                     *           "help": "mean of w, proximal over behaviour probability"
+                     *           "help": "mean of w, proximal over behavior probability"
                      *         },
                      *         {
                      *           "name": "importance_ratio/std",
@@ -18483,7 +18478,7 @@ export interface operations {
                      *         {
                      *           "name": "ledger/sampled_groups",
                      *           "unit": "groups",
-                     *           "help": "groups started so far; trained, dropped and those in hand add up to it"
+                     *           "help": "groups started so far; trained, dropped and those in flight add up to it"
                      *         },
                      *         {
                      *           "name": "ledger/trained_groups",
@@ -18503,7 +18498,7 @@ export interface operations {
                      *         {
                      *           "name": "ledger/generated_tokens",
                      *           "unit": "tokens",
-                     *           "help": "completion tokens made so far; trained, dropped, lost and those in hand add up to it"
+                     *           "help": "completion tokens made so far; trained, dropped, lost and those in flight add up to it"
                      *         },
                      *         {
                      *           "name": "ledger/trained_tokens",
@@ -20989,7 +20984,7 @@ export interface operations {
                      *         {
                      *           "name": "letter-sum-rl",
                      *           "title": "Letter sum: asynchronous RL",
-                     *           "description": "Goes on from a letter-sum warm start at max staleness 4; minutes on two cores. Starts when you name a checkpoint.",
+                     *           "description": "Continues from a letter-sum warm start at max staleness 4; minutes on two cores. Starts when you name a checkpoint.",
                      *           "paper": "",
                      *           "spec": {
                      *             "kind": "rl",
@@ -21195,7 +21190,7 @@ export interface operations {
                      *         {
                      *           "name": "grpo",
                      *           "title": "GRPO",
-                     *           "description": "Group-relative advantages, KL to the initial model as a loss term, the mean over sequences of their token means. As in all presets of RL, the behaviour weight makes up for staleness; at staleness 0 it is 1 and the objective is the paper's. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
+                     *           "description": "Group-relative advantages, KL to the initial model as a loss term, the mean over sequences of their token means. As in all presets of RL, the importance weight makes up for staleness; at staleness 0 it is 1 and the objective is the paper's. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2402.03300",
                      *           "spec": {
                      *             "kind": "rl",
@@ -21395,7 +21390,7 @@ export interface operations {
                      *         {
                      *           "name": "reinforce-plus-plus",
                      *           "title": "REINFORCE++",
-                     *           "description": "One completion per prompt, no critic: each token's return is the reward minus the KL that follows it, normalised over all tokens of the batch. The paper ties the KL coefficient to the task; 0.001 suits verifiable rewards. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
+                     *           "description": "One completion per prompt, no critic: each token's return is the reward minus the KL that follows it, normalized over all tokens of the batch. The paper ties the KL coefficient to the task; 0.001 suits verifiable rewards. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2501.03262",
                      *           "spec": {
                      *             "kind": "rl",
@@ -21448,7 +21443,7 @@ export interface operations {
                      *         {
                      *           "name": "ppo",
                      *           "title": "PPO with a critic",
-                     *           "description": "Clipped PPO, generalised advantages from a value model with an optimizer of its own, values clipped too. The paper's lambda; gamma is 1, because the reward comes at the end. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
+                     *           "description": "Clipped PPO, generalized advantages from a value model with an optimizer of its own, values clipped too. The paper's lambda; gamma is 1, because the reward comes at the end. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/1707.06347",
                      *           "spec": {
                      *             "kind": "rl",
@@ -21821,7 +21816,7 @@ export interface operations {
                      *         {
                      *           "name": "a-3po",
                      *           "title": "A-3PO",
-                     *           "description": "Decoupled PPO without the proximal forward pass: the proximal policy is placed between behaviour and current policy by the token's lag. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
+                     *           "description": "Decoupled PPO without the proximal forward pass: the proximal policy is placed between behavior and current policy by the token's lag. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 80 GB: 1 for the trainer, 1 for engines.",
                      *           "paper": "https://arxiv.org/abs/2512.06547",
                      *           "spec": {
                      *             "kind": "rl",

@@ -120,7 +120,8 @@ class LineageView(ApiView):
         The run, dataset, model, functions and earlier checkpoints that it comes from.
         """
         caller = caller_of(request)
-        return lineage(caller, selectors.checkpoint_for(caller, checkpoint_id))
+        # Not rendered: nodes of each kind have fields of their own besides the documented ones.
+        return Response(lineage(caller, selectors.checkpoint_for(caller, checkpoint_id)))
 
 
 class ModelCardView(ApiView):

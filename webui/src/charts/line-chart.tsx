@@ -127,6 +127,7 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
       drag: { x: true, y: false, setScale: false },
       bind: { dblclick: () => () => { onZoom(null); return null; } },
       focus: { prox: -1 },
+      hover: { prox: SNAP_PIXELS }, // no dot at the end of a line that ended long before
     },
     scales: {
       x: { time: false },

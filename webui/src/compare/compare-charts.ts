@@ -9,14 +9,24 @@ export const HEADLINE_CHARTS = [
   "response_length/mean", "sft/loss", "sft/greedy_accuracy",
 ];
 
-/** A metric as the run page draws it: with its format and range, and its title where a chart has several lines. */
+/** A metric as the run page draws it: with its format and range, and its title where the chart has others like it. */
 export function comparePlan(metric: string): ComparePlan {
-  for (const { title, lines, format, floor, ceiling, logarithmic, whole } of [...RL_CHARTS, ...SFT_CHARTS]) {
-    const line = lines.find((one) => one.metric === metric);
-    if (line === undefined) continue;
-    return { id: metric, title: lines.length === 1 ? title : `${title}: ${line.label}`, format, floor, ceiling, logarithmic, whole, exact: line.exact ?? false };
-  }
-  return { id: metric, title: metric, exact: neverSmoothed(metric) };
+  const plan = planOf(metric);
+  if (plan === undefined) return { id: metric, title: metric, exact: neverSmoothed(metric) };
+  const { title, lines, format, floor, ceiling, logarithmic, whole } = plan;
+  const line = lines.find((one) => one.metric === metric)!;
+  const isMain = line === lines[0] && lines.filter((one) => areaOf(one.metric) === areaOf(metric)).length === 1;
+  return { id: metric, title: isMain ? title : `${title}: ${line.label}`, format, floor, ceiling, logarithmic, whole, exact: line.exact ?? false };
+}
+
+/** The chart that the metric belongs to: one of its own area, else one that it leads. The reward's chart shows evaluations too. */
+function planOf(metric: string): ChartPlan | undefined {
+  const plans = [...RL_CHARTS, ...SFT_CHARTS].filter(({ lines }) => lines.some((one) => one.metric === metric));
+  return plans.find(({ lines }) => lines.every((one) => areaOf(one.metric) === areaOf(metric))) ?? plans.find(({ lines }) => lines[0]!.metric === metric) ?? plans[0];
+}
+
+function areaOf(metric: string): string {
+  return metric.split("/")[0]!;
 }
 
 export type Names = ReadonlyMap<string, readonly string[]>; // by run: the metrics that it has reported

@@ -53,7 +53,8 @@ test("the charts are the headline metrics that some run has, unless others are c
 });
 
 test("a metric looks as on the run page, and an evaluation is never smoothed", () => {
-  assert.equal(comparePlan("reward/mean").title, "Reward");
+  const titles = ["reward/mean", "eval/greedy", "policy/version", "engine/version", "policy/entropy"].map((metric) => comparePlan(metric).title);
+  assert.deepEqual(titles, ["Reward", "Evaluation: greedy", "Policy version", "Policy version: engine", "Entropy"]);
   assert.equal(comparePlan("idle/trainer_frac").title, "Idle time: trainer");
   assert.equal(comparePlan("idle/trainer_frac").ceiling, 1);
   assert.deepEqual(comparePlan("eval/by_source/code"), { id: "eval/by_source/code", title: "eval/by_source/code", exact: true });

@@ -20,10 +20,10 @@ from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.agent import DesiredAttempt
-from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import Progress
 from oolong.system.rpc import RpcClient
-from tests.support.scripted_node import ScriptedNode, _Closed, _Job
+from tests.support.scripted_node import ScriptedNode, _Job
 from tests.unit.rollout.model_files import write_model
 
 ENGINE_KEY = "engine-key"
@@ -78,16 +78,10 @@ class PlaygroundNode(ScriptedNode):
         if attempt["spec"]["kind"] != "playground":
             super()._play(attempt, jobs)
             return
-        chat = asyncio.run_coroutine_threadsafe(self._chat(attempt, jobs["rollout-0"]), self._loop)
-        reason = EndReason.STOPPED_BY_USER
-        try:
-            chat.result()
-        except _Closed:
-            chat.cancel()
+        asyncio.run_coroutine_threadsafe(self._chat(attempt, jobs["rollout-0"]), self._loop).result()
         with self._lock:
             for job in jobs.values():
-                job.reason = reason
-                job.state = job.state.EXITED
+                job.reason, job.state = EndReason.STOPPED_BY_USER, JobState.EXITED
 
     async def _chat(self, attempt: dict[str, Any], job: _Job) -> None:
         """Serve one playground until it is stopped."""
@@ -117,7 +111,7 @@ async def playground(folder: Path, desired: DesiredAttempt) -> AsyncIterator[int
     )
     address = f"http://127.0.0.1:{await service.rpc.start('127.0.0.1', 0)}"
     reward = RpcClient("the reward service", address, desired.token, connect_seconds=5)
-    section = desired.spec["playground"]
+    section: Any = desired.spec["playground"]
     engine = Engine(runner.addresses[0][1], ENGINE_KEY)
     server = PlaygroundServer(
         engine, ChatTemplate(write_model(folder)), run_id=desired.run_id, token=desired.token,

@@ -432,6 +432,7 @@ KEY_NOT_NEEDED = {
 
 ALONE = {
     "runs.list: GET runs.data[].metrics_seq is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].submitted_spec is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].start is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].end is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].boot is not in the schema": "a run in a list does not show it",

@@ -1,18 +1,16 @@
-import { Button, CopyButton } from "@mantine/core";
-import { stringify } from "yaml";
+import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 
+import * as queries from "../api/queries.ts";
 import type { Run } from "../api/schema.d.ts";
-import { Panel } from "../common/panel.tsx";
+import { ProblemNotice, Waiting } from "../common/notices.tsx";
 
-/** The resolved spec, with all defaults, as submitted. */
+const SpecView = lazy(() => import("./spec/spec-view.tsx"));
+
+/** The spec of the run. Its reader of YAML and the reference of fields load with the tab. */
 export function SpecTab({ run }: { run: Run }) {
-  const text = stringify(run.spec);
-  return (
-    <Panel
-      title="Resolved spec"
-      aside={<CopyButton value={text}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy as YAML"}</Button>}</CopyButton>}
-    >
-      <pre className="mono" style={{ margin: 0, fontSize: "0.76rem", lineHeight: 1.55, overflowX: "auto" }}>{text}</pre>
-    </Panel>
-  );
+  const detail = useQuery(queries.run(run.id));
+  if (detail.error !== null) return <ProblemNotice error={detail.error} retry={() => void detail.refetch()} />;
+  if (detail.data === undefined) return <Waiting label="Loading the spec" />;
+  return <Suspense fallback={<Waiting label="Loading the spec" />}><SpecView run={detail.data} /></Suspense>;
 }

@@ -1,9 +1,9 @@
-import "@mantine/core/styles/Switch.css";
-import { Select, Switch, Textarea, TextInput } from "@mantine/core";
+import { InputBase, Select, TextInput } from "@mantine/core";
 import { useEffect, useState } from "react";
 
 import { words } from "../common/format.ts";
 import { pointerOf, type SpecField } from "./spec-schema.ts";
+import classes from "./start-page.module.css";
 
 export type Option = { value: string; label: string };
 
@@ -46,7 +46,12 @@ export function SpecFieldInput({ field, value, error, options, onChange }: Props
 
   if (field.kind === "boolean") {
     const isOn = typeof value === "boolean" ? value : field.defaultValue === true;
-    return <Switch {...{ ...common, inputWrapperOrder: undefined }} checked={isOn} onChange={(event) => onChange(event.currentTarget.checked)} data-field={pointer} mt={20} />;
+    return (
+      <label className={classes.check}>
+        <input type="checkbox" checked={isOn} onChange={(event) => onChange(event.currentTarget.checked)} data-field={pointer} aria-invalid={error !== undefined} />
+        <span>{common.label}<small>{field.description}</small>{error !== undefined && <small className={classes.wrong}>{error}</small>}</span>
+      </label>
+    );
   }
   if (field.kind === "choice" || options !== undefined) {
     const data = options ?? field.choices.map((choice) => ({ value: choice, label: choice }));
@@ -61,6 +66,6 @@ export function SpecFieldInput({ field, value, error, options, onChange }: Props
       onChange(parse(field.kind, event.currentTarget.value));
     },
   };
-  if (pointer === "/notes") return <Textarea {...props} autosize minRows={1} maxRows={5} />;
+  if (pointer === "/notes") return <InputBase {...props} component="textarea" size="xs" multiline rows={2} />;
   return <TextInput {...props} classNames={field.kind === "json" ? { input: "mono" } : undefined} inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : undefined} />;
 }

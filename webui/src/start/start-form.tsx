@@ -1,5 +1,4 @@
-import "@mantine/core/styles/Switch.css";
-import { Anchor, Button, SegmentedControl, Switch, TextInput } from "@mantine/core";
+import { Anchor, Button, TextInput } from "@mantine/core";
 import { IconCopy, IconDeviceFloppy, IconDownload } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useCallback, useEffect, useState } from "react";
@@ -92,11 +91,13 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
       <div className={classes.columns}>
         <div className={classes.main}>
           <div className={classes.bar}>
-            <SegmentedControl aria-label="View" value={view} onChange={show} data={[{ value: "form", label: "Form" }, { value: "yaml", label: "YAML" }]} />
+            <div className={classes.views} role="group" aria-label="View">
+              {[{ name: "form", label: "Form" }, { name: "yaml", label: "YAML" }].map(({ name, label }) => <button key={name} type="button" aria-pressed={view === name} onClick={() => show(name)}>{label}</button>)}
+            </div>
             {view === "form" && (
               <>
                 <TextInput aria-label="Find a field" placeholder="Find a field" value={words} onChange={(event) => setWords(event.currentTarget.value)} className={classes.find} />
-                <Switch label="All fields" checked={showAll} onChange={(event) => setShowAll(event.currentTarget.checked)} />
+                <label className={classes.check}><input type="checkbox" checked={showAll} onChange={(event) => setShowAll(event.currentTarget.checked)} /> All fields</label>
               </>
             )}
             {view === "yaml" && <span className={classes.hint}>Comments stay while you also use the form. A preset replaces the text. JSON works too.</span>}

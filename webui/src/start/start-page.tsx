@@ -52,11 +52,11 @@ export function StartPage() {
 }
 
 function Header({ draft, from }: { draft: RunDetail | null; from: RunDetail | null }) {
-  if (draft !== null) return <PageHeader title="Edit a draft">It is stored and has not started. <Link to="/runs/new">Start from scratch</Link></PageHeader>;
+  if (draft !== null) return <PageHeader title="Edit a draft">It is stored and has not started. <Link className={classes.inline} to="/runs/new">Start from scratch</Link></PageHeader>;
   if (from !== null) return (
     <PageHeader title="Start another like it">
-      {from.submitted_spec === null ? "With the settings, without defaults, of" : "With the spec, as it was submitted, of"} <Link to={`/runs/${from.id}`}>{from.name}</Link>.
-      {from.status === "DRAFT" ? <> It is a draft: <Link to={`/runs/new?draft=${from.id}`}>edit it</Link>.</> : <> The new run shows it as its parent.</>} <Link to="/runs/new">Start from scratch</Link>
+      {from.submitted_spec === null ? "With the settings, without defaults, of" : "With the spec, as it was submitted, of"} <Link className={classes.inline} to={`/runs/${from.id}`}>{from.name}</Link>.
+      {from.status === "DRAFT" ? <> It is a draft: <Link className={classes.inline} to={`/runs/new?draft=${from.id}`}>edit it</Link>.</> : <> The new run shows it as its parent.</>} <Link className={classes.inline} to="/runs/new">Start from scratch</Link>
     </PageHeader>
   );
   return <PageHeader title="Start a run">Choose what it begins with, then an algorithm. Every setting has a default.</PageHeader>;

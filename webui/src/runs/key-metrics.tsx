@@ -31,7 +31,7 @@ export function KeyMetrics({ run, metrics, isCompact = false }: { run: Run; metr
   const elapsed = elapsedSeconds(run, now);
   const steps = metrics.lines("time/step_seconds")[0]?.points;
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
-  const secondsLeft = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
+  const secondsLeft = canStop(run.status) && run.status !== "PAUSED" && pace !== null ? Math.max(0, total - step) * pace : null;
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
   return (
     <dl className={classes.metrics} data-compact={isCompact} data-testid="key-metrics">
@@ -47,7 +47,7 @@ export function KeyMetrics({ run, metrics, isCompact = false }: { run: Run; metr
       </div>
       {isRl ? (
         <>
-          <KeyMetric label="Reward" about={["Mean reward of the trajectories in the last trained batch.", "concepts/objective"]} note={gain === null ? "mean of the last batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
+          <KeyMetric label="Reward" about={["Mean reward of the trajectories in the last trained batch.", "concepts/objective"]} note={gain === null ? "of the last batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
           <KeyMetric label="Mean staleness" about={["Policy versions between the oldest token of a trajectory and its training, mean of the last trained batch.", "concepts/staleness"]} note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</KeyMetric>
           <KeyMetric label="Policy version" about={["Version of the newest trained weights. The engines may still use an older one.", "concepts/interruption"]} note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</KeyMetric>
           <KeyMetric about={["Tokens per second that the engines sample.", "reference/metrics"]} label={`Generated${rateSuffix}`} note="tokens/s">{number(rate("perf/generated_tokens_per_second"), 0)}</KeyMetric>

@@ -25,6 +25,7 @@ from django.db.models.functions import Cast, Coalesce, Extract, Greatest, Least
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 
+from control_plane.assets.models import FunctionVersion
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.schema import RUN_KINDS, RUN_STATUSES
 from control_plane.runs.attempt_status import CONDITIONS
@@ -145,12 +146,12 @@ def _dataset(search: Search, value: str) -> None:
 
 def _function(search: Search, value: str) -> None:
     name, at, number = value.partition("@")
-    uses = Run.functions.through.objects.filter(functionversion__function__name=name)
+    versions = FunctionVersion.objects.filter(function__name=name)
     if at:
         if not (number.isdecimal() and len(number) < 10):
             raise invalid_parameter("function", f"function={value!r}: a name, or name@3")
-        uses = uses.filter(functionversion__number=int(number))
-    search.filters.append(Q(pk__in=uses.values("run_id")))
+        versions = versions.filter(number=int(number))
+    search.filters.append(Q(pk__in=Run.objects.filter(functions__in=versions).values("pk")))
 
 
 def _metric(search: Search, value: str) -> None:

@@ -38,7 +38,7 @@ class Source(StrEnum):
     UNKNOWN = "unknown"
 
 
-SOURCES = {
+SOURCES: dict[str, str] = {
     Source.PROGRESS: "the run's own pace",
     Source.LIKE_RUNS: "runs of the project with the same model and shape",
     Source.POOL_HISTORY: "runs of the same kind in the pool",

@@ -10,8 +10,8 @@ FilterOption = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        help="NAME=VALUE: text, author, model, dataset, function, parent, sweep, metric, created_after, created_before, "
-        "sort and the others; repeatable. 'metric=reward/mean>=0.5', sort=-reward",
+        help="NAME=VALUE: text, author, model, dataset, function, parent, sweep, metric, created_after, "
+        "created_before, sort and the others; repeatable. 'metric=reward/mean>=0.5', sort=-reward",
     ),
 ]
 

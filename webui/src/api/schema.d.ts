@@ -14230,22 +14230,27 @@ export interface operations {
                      *         {
                      *           "id": "ckpt_01jy0000000000000000000020",
                      *           "kind": "checkpoint",
-                     *           "name": "secret plan step 1"
+                     *           "name": "secret plan step 1",
+                     *           "state": "STORED",
+                     *           "checkpoint_kind": "training"
                      *         },
                      *         {
                      *           "id": "run_01jy0000000000000000000017",
                      *           "kind": "run",
-                     *           "name": "secret plan"
+                     *           "name": "secret plan",
+                     *           "status": "STARTING"
                      *         },
                      *         {
                      *           "id": "dsv_01jy0000000000000000000005",
                      *           "kind": "dataset_version",
-                     *           "name": "sums@1"
+                     *           "name": "sums@1",
+                     *           "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec"
                      *         },
                      *         {
                      *           "id": "bm_01jy0000000000000000000006",
                      *           "kind": "base_model",
-                     *           "name": "tiny"
+                     *           "name": "tiny",
+                     *           "sha256": ""
                      *         }
                      *       ],
                      *       "edges": [

@@ -78,7 +78,7 @@ def _sentence(field: Any, value: Any, fault: exceptions.ErrorDetail) -> str:
         return "required, and missing"
     if not isinstance(field, fields.Field):
         return str(fault)
-    if _is_of_framework(field, fault) and (plain := _plain(field, value, fault.code)) is not None:
+    if _is_of_framework(field, fault) and (plain := _plain(field, value, str(fault.code))) is not None:
         return plain.partition("; it is ")[0] if field.write_only else plain
     message = str(fault)
     if field.write_only or (isinstance(value, str) and value in message) or "; it is " in message:
@@ -91,9 +91,9 @@ def _sentence(field: Any, value: Any, fault: exceptions.ErrorDetail) -> str:
 def _is_of_framework(field: fields.Field[Any, Any, Any, Any], fault: exceptions.ErrorDetail) -> bool:
     """Whether the message is the framework's own, and not one that was written for this field."""
     templates = [
-        str(kind.default_error_messages[fault.code])
+        str(messages[fault.code])
         for kind in type(field).__mro__
-        if fault.code in getattr(kind, "default_error_messages", {})
+        if fault.code in (messages := getattr(kind, "default_error_messages", {}))
     ]
     return any(
         re.fullmatch(re.sub(r"\\\{\w+\\\}", ".*", re.escape(template)), str(fault), re.DOTALL)
@@ -123,5 +123,6 @@ def _plain(field: Any, value: Any, code: str) -> str | None:
         case "max_length":
             return size("at most", field.max_length, unit, value)
         case "invalid" if isinstance(field, fields.RegexField) and isinstance(value, str):
-            return must_be(f"must match {field.validators[-1].regex.pattern}", value)
+            patterns = [getattr(validator, "regex", None) for validator in field.validators]
+            return must_be(f"must match {next(regex.pattern for regex in patterns if regex)}", value)
     return must_be(expected, value) if code in _OF_TYPE and expected is not None else None

@@ -137,7 +137,7 @@ async def test_the_connection_of_a_killed_child_stays_open_while_its_thread_read
         closed.append(connection.closed)
         raise EOFError
 
-    monkeypatch.setattr("gpu_agents.rewards.pool._ask", read_late)
+    monkeypatch.setattr("gpu_agents.rewards.pool._request_score", read_late)
     monkeypatch.setattr(pool, "_start_child", start_next)
     given_up = asyncio.create_task(pool.score(of("hang")))
     await asyncio.to_thread(asked.wait)

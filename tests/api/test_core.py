@@ -30,6 +30,7 @@ MAY_BE_REFUSED = {
     "POST /runs/{run_id}/runtime": "fields of the run's spec, checked with it as a whole",
     "POST /runs/{run_id}/clone": "the merged spec is checked as a whole",
     "POST /runs": "the spec is checked as a whole: docs/reference/run-spec.md",
+    "POST /runs/simulate": "the spec is checked as a whole, and the model or the GPU must be known",
     "POST /run-templates": "of two fields that exclude each other a template has one",
     "POST /run-templates/{template_id}/versions": "likewise",
     "POST /sweeps": "plan and spec are checked as a whole",

@@ -56,9 +56,9 @@ export function Palette({ onClose }: { onClose: () => void }) {
             onChange={(event) => { setQuery(event.currentTarget.value); setChosen(undefined); }} onKeyDown={onKeyDown}
           />
         </div>
-        <div className={classes.results} ref={list}>
+        <div>
           {error !== null && <ProblemNotice error={error} />}
-          <div id={listId} role="listbox" aria-label="Results">
+          <div id={listId} role="listbox" aria-label="Results" className={classes.results} ref={list}>
             {groups.map((group, index) => (
               <div key={group.name} role="group" aria-labelledby={`${listId}-group-${index}`}>
                 <div id={`${listId}-group-${index}`} className={classes.group} role="presentation">{group.name}</div>

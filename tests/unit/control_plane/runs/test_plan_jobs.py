@@ -25,7 +25,7 @@ def test_a_plan_names_jobs_slots_tokens_and_place(alice: Any, node: Any) -> None
     assert (made["slots_needed"], made["groups"]) == (2, 320)
     assert made["tokens"] == {"generated_at_most": 320 * 8 * 112}
     assert made["placement"]["starts_now"] and made["placement"]["position"] is None
-    assert made["time"] == {"seconds": None, "gpu_hours": None, "from_runs": 0}
+    assert made["time"] == {"seconds": None, "seconds_p90": None, "gpu_hours": None, "from_runs": 0}
     assert not Run.objects.exists()
 
 
@@ -44,7 +44,7 @@ def test_the_time_is_the_median_of_runs_of_this_shape(alice: Any, clock: Any) ->
             train_step=60, attempt_number=1,
         )  # fmt: skip
     guess = plan(alice, trainer={"total_train_steps": 120})["plan"]["time"]
-    assert guess == {"seconds": 1800.0, "gpu_hours": 1.0, "from_runs": 2}
+    assert guess == {"seconds": 1800.0, "seconds_p90": None, "gpu_hours": 1.0, "from_runs": 2}
 
 
 def test_warnings_are_shown_and_do_not_refuse(alice: Any) -> None:

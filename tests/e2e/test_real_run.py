@@ -159,7 +159,9 @@ def test_upload_start_watch_and_stop(
     expect(page.locator("header [data-status=STOPPED]")).to_be_visible(timeout=240_000)
     stored = points_of(plane, token, run_id, "reward/mean")
     names = "eval/greedy,eval/sampled"
-    evaluated = api(plane, token, f"/runs/{run_id}/metrics?names={names}&axis=step&max_points=20000")["series"]
+    evaluated = api(plane, token, f"/runs/{run_id}/metrics?names={names}&axis=step&max_points=20000")[
+        "series"
+    ]
     drawn = len(stored) + sum(len(one["x"]) for one in evaluated)
     expect(reward).to_have_attribute("data-points", str(drawn))
     line = reward.locator("[data-line^='reward/mean']")

@@ -61,8 +61,9 @@ SUITES = (
         "integration",
         paths=("tests/integration",),
         ignored_paths=("tests/integration/trainers",),
-        # These start no engine and need little memory: they run while the others wait for one.
+        # Each of the three waits half of the time: for an engine, a trainer, a process.
         parallel_parts=(
+            ("tests/integration/rollout",),
             (
                 "tests/integration/agent",
                 "tests/integration/local_stack",
@@ -75,7 +76,15 @@ SUITES = (
     Suite("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     # Runs in under two minutes: required for each change of the sandbox.
     Suite("attacks", paths=("tests/sandbox",), marker="core"),
-    Suite("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),
+    Suite(
+        "e2e",
+        paths=("tests/e2e",),
+        parallel_parts=(
+            ("tests/e2e/test_real_run.py", "tests/e2e/test_pages.py", "tests/e2e/test_run_page.py"),
+        ),
+        needs_browser=True,
+        needs_dashboard=True,
+    ),
     Suite("api", paths=("tests/api",), runs_by_default=False),
     Suite("docs", paths=("tests/docs",), runs_by_default=False),
     Suite("faults", paths=("tests/faults",), runs_by_default=False),
@@ -86,15 +95,17 @@ SUITES = (
 )
 
 CHECKERS: dict[str, list[str]] = {
-    "ruff check": ["ruff", "check", "."],
-    "ruff format": ["ruff", "format", "--check", "."],
     "mypy": ["mypy"],
     "mypy control_plane": [
         "mypy",
         "--config-file",
         "platform/control_plane/mypy.ini",
+        "--cache-dir",
+        ".mypy_cache/control_plane",  # two of them at the same time do not share one
         "platform/control_plane",
     ],
+    "ruff check": ["ruff", "check", "."],
+    "ruff format": ["ruff", "format", "--check", "."],
     "import-linter": ["lint-imports"],
     "bandit": ["python", "tests/tools/security_checks.py", "code"],
     "SDK models": ["python", "-m", "tests.tools.sdk_models", "--check"],

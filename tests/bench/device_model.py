@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from oolong.planner.lengths import cut_lognormal_location
+
 PARAMETERS = 1.54e9
 KV_BYTES_PER_TOKEN = 28 * 2 * 2 * 128 * 2  # layers, key and value, kv heads, head size, bytes: 28,672
 HBM_BYTES_PER_SECOND = 3.35e12
@@ -110,21 +112,7 @@ class Lengths:
     @property
     def location(self) -> float:
         """μ of the lognormal whose mean, cut at the limit, is `mean`."""
-        low, high = math.log(self.mean) - 4 * self.sigma**2 - 1, math.log(self.mean) + 4
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._cut_mean(middle) < self.mean else (low, middle)
-        return (low + high) / 2
-
-    def _cut_mean(self, location: float) -> float:
-        """E[min(X, limit)] of X lognormal."""
-        edge = (math.log(self.limit) - location) / self.sigma
-        below = math.exp(location + self.sigma**2 / 2) * _normal(edge - self.sigma)
-        return below + self.limit * (1 - _normal(edge))
-
-
-def _normal(x: float) -> float:
-    return 0.5 * (1 + math.erf(x / math.sqrt(2)))
+        return cut_lognormal_location(self.mean, spread=self.sigma, limit=self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,18 +15,12 @@ import httpx
 import psycopg
 
 from tests.support import node_ports
+from tests.support.management import ManagementProcess
 from tests.support.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("web", "worker", "beat")
 SECRETS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "DJANGO_SETTINGS_MODULE", "OOLONG_DATA_DIR")
-PREPARE = """
-import django
-django.setup()
-from django.core.management import call_command
-call_command("migrate", verbosity=0)  # with nothing to do, where the tables were copied
-call_command("init_embedded")
-"""
 
 
 @dataclass
@@ -41,6 +35,7 @@ class ControlPlane:
     web_options: tuple[str, ...] = ()  # more words for the server of the web process
     settings: dict[str, str] = field(default_factory=dict)  # more environment variables of its processes
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _management: ManagementProcess | None = field(default=None, init=False, repr=False)
 
     @property
     def url(self) -> str:
@@ -53,7 +48,8 @@ class ControlPlane:
     def prepare(self) -> None:
         """Tables, the first user, team, project and quota."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._python(["-c", PREPARE])
+        self.manage("migrate", "--verbosity", "0")  # with nothing to do, where the tables were copied
+        self.manage("init_embedded")
         self.keep_ports_apart()
 
     def keep_ports_apart(self) -> None:
@@ -63,20 +59,9 @@ class ControlPlane:
 
     def manage(self, *words: str) -> str:
         """Run a management command; its standard output without the last newline."""
-        return self._python(["-m", "django", *words])
-
-    def _python(self, words: Sequence[str]) -> str:
-        done = subprocess.run(
-            [sys.executable, *words],
-            env=self.environment(),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(words)}: status {done.returncode}\n{done.stderr[-2000:]}")
-        return done.stdout.strip()
+        if self._management is None:
+            self._management = ManagementProcess(self.environment(), self.folder / "management.log")
+        return self._management.run(words)
 
     def login_path(self) -> str:
         return self.manage("login_link").splitlines()[-1].removeprefix(self.url)
@@ -150,6 +135,8 @@ class ControlPlane:
             os.killpg(process.pid, signal.SIGTERM)
         for process in ending:
             _wait_or_kill(process, seconds=6)
+        if self._management is not None:
+            self._management.close()
 
     def _start(self, name: str, words: list[str], environment: Mapping[str, str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -16,7 +16,7 @@ export function EventsTab({ run }: { run: Run }) {
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.isPending ? <Waiting /> : query.data === undefined ? null : events.length === 0 ? <Empty title="No events yet">Every state change of the run is listed here.</Empty> : (
         <Table className="tabular">
-          <Table.Thead><Table.Tr><Table.Th w={190}>Time</Table.Th><Table.Th w={170}>Event</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
+          <Table.Thead><Table.Tr><Table.Th w={190}>Time</Table.Th><Table.Th w={170}>Event</Table.Th><Table.Th miw={240}>Message</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {events.map((event) => (
               <Table.Tr key={event.id}>

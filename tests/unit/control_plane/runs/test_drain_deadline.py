@@ -9,6 +9,7 @@ import pytest
 
 from control_plane.accounts.models import AuditEntry
 from control_plane.fleet.models import Lease, Node
+from control_plane.runs import attempt_status
 from control_plane.runs.models import Attempt, Job, Run
 
 MINUTES = 60
@@ -114,11 +115,12 @@ def test_a_run_with_a_trainer_saves_at_once_and_returns_to_the_queue_as_preempte
 
 
 def test_a_drained_run_never_fails_however_often_it_moves(
-    alice: Any, node: Any, start: Any, tick: Any
+    alice: Any, node: Any, start: Any, tick: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(attempt_status, "FREE_ATTEMPTS", 2)
     machine = node()
     run = start(machine, budget={"max_attempts": 1})
-    for _ in range(25):  # more than FREE_ATTEMPTS
+    for _ in range(4):
         drain(alice, machine)
         pass_minutes(1, tick, machine)
         alice.post(f"/pool/nodes/{machine.node_id}/uncordon")
@@ -132,10 +134,10 @@ def test_an_evaluation_may_finish_until_the_deadline_and_then_starts_over_elsewh
 ) -> None:
     machine = node()
     run = start(machine, **EVALUATION)
-    shown = drain(alice, machine, 30)
+    shown = drain(alice, machine, 5)
     deadline = Node.objects.get().drain_deadline
     assert deadline is not None and shown["drain_deadline"].startswith(f"{deadline:%Y-%m-%dT%H:%M}")
-    pass_minutes(29, tick, machine)
+    pass_minutes(4, tick, machine)
     seen = alice.see(run["id"])
     assert (seen["status"], seen["conditions"]) == ("RUNNING", ["NODE_DRAINING"])
     assert leaving(alice) == [("a run", "staying")]
@@ -153,15 +155,15 @@ def test_an_evaluation_that_finishes_before_the_deadline_succeeds(
     machine = node()
     run = start(machine, **EVALUATION)
     Run.objects.filter(pk=run["id"]).update(summary={"evaluation": {"mean": 1.0}})
-    drain(alice, machine, 30)
-    pass_minutes(10, tick, machine)
+    drain(alice, machine, 5)
+    pass_minutes(2, tick, machine)
     machine.exit(machine.job("controller"), "completed")
     pass_minutes(2, tick, machine)
     assert alice.see(run["id"])["status"] == "SUCCEEDED"
     assert alice.get("/pool").json()["nodes"][0]["status"] == "DRAINED"
 
 
-@pytest.mark.parametrize("minutes", [None, 30])
+@pytest.mark.parametrize("minutes", [None, 5])
 def test_a_playground_ends_at_once_or_at_the_deadline(
     alice: Any, node: Any, start: Any, tick: Any, minutes: float | None
 ) -> None:
@@ -170,7 +172,7 @@ def test_a_playground_ends_at_once_or_at_the_deadline(
     drain(alice, machine, minutes)
     pass_minutes(1, tick, machine)
     assert alice.see(run["id"])["status"] == ("RUNNING" if minutes else "STOPPED")
-    pass_minutes(31, tick, machine)
+    pass_minutes(6, tick, machine)
     seen = alice.see(run["id"])
     assert (seen["status"], seen["reason"], seen["fault"]) == ("STOPPED", "preempted", "none")
 
@@ -194,8 +196,8 @@ def test_a_trainer_that_does_not_save_in_time_is_stopped_at_the_deadline_and_the
 ) -> None:
     machine = slow(node())
     run = start(machine)
-    drain(alice, machine, 10)
-    pass_minutes(9, tick, machine)
+    drain(alice, machine, 5)
+    pass_minutes(4, tick, machine)
     assert (alice.see(run["id"])["status"], leaving(alice)) == ("RUNNING", [("a run", "stopping")])
     pass_minutes(2, tick, machine)
     assert (alice.see(run["id"])["status"], attempts_of(run)) == ("QUEUED", [(1, "ENDED", "preempted")])
@@ -258,8 +260,8 @@ def test_a_run_that_pauses_too_slowly_is_stopped_at_the_deadline_and_is_paused(
     machine = slow(node())
     run = start(machine)
     alice.post(f"/runs/{run['id']}/pause")
-    drain(alice, machine, 10)
-    pass_minutes(9, tick, machine)
+    drain(alice, machine, 5)
+    pass_minutes(4, tick, machine)
     assert alice.see(run["id"])["status"] == "PAUSING"
     pass_minutes(2, tick, machine)
     assert alice.see(run["id"])["status"] == "PAUSED"

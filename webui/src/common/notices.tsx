@@ -1,4 +1,4 @@
-import { Button, Loader } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { IconAlertTriangle, IconInbox } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 
@@ -50,10 +50,12 @@ export function Empty({ title, children, action }: { title: string; children?: R
   );
 }
 
+/** What stands for content until it arrives: bars in its place, and what is awaited in words. Fast answers show neither. */
 export function Waiting({ label = "Loading" }: { label?: string }) {
   return (
     <div className={classes.waiting} role="status">
-      <Loader size="xs" /> {label}
+      <span>{label}</span>
+      <i aria-hidden /><i aria-hidden /><i aria-hidden />
     </div>
   );
 }

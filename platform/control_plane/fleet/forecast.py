@@ -237,6 +237,9 @@ class _Future:
         for request in snapshot.queue:
             if request.not_before is not None:
                 self._at((request.not_before - snapshot.now).total_seconds(), "wake", request.id)
+        for node in snapshot.nodes:
+            if node.returns_at is not None:
+                self._at((node.returns_at - snapshot.now).total_seconds(), "wake", "")
         for one in snapshot.reservations:
             for at in (one.starts_at - RELEASE_LEAD, one.starts_at, one.ends_at):
                 if at > snapshot.now:
@@ -257,11 +260,17 @@ class _Future:
 
     def _plan(self) -> None:
         snapshot = self.pool.snapshot
+        now = snapshot.now + timedelta(seconds=self.now)
         decided = plan(
             replace(
                 snapshot,
-                now=snapshot.now + timedelta(seconds=self.now),
-                nodes=list(self.nodes.values()),
+                now=now,
+                nodes=[
+                    replace(node, accepts=True, state="")
+                    if node.returns_at is not None and node.returns_at <= now
+                    else node
+                    for node in self.nodes.values()
+                ],
                 queue=list(self.queue.values()),
                 used=self.used,
                 project_used=self.project_used,

@@ -26,6 +26,7 @@ class NodeSnapshot:
     state: str = ""  # why it does not accept jobs: "cordoned"
     model_roots: tuple[str, ...] = ()  # directories of models
     isolates_jobs: bool = False  # from its agent and from each other
+    returns_at: datetime | None = None  # when its maintenance ends and it accepts jobs again
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def create_reservation(
     created_by: str,
     now: datetime,
 ) -> Reservation:
-    """Keep `slots` slots, or all slots of `nodes`, for the team. 422 for more than the pool has, less what is reserved
-    at the same time."""
+    """Reserve `slots` slots, or all slots of `nodes`, for the team. 422 for more than the pool has, less what is
+    reserved at the same time."""
     _require_period(starts_at, ends_at, now=now)
     with transaction.atomic():
         pool = pools.lock_pool(pool.pk)

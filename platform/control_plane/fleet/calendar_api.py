@@ -67,7 +67,7 @@ class ReserveSerializer(PeriodSerializer):
     )
     nodes = serializers.ListField(
         child=serializers.CharField(max_length=120), min_length=1, max_length=MAX_NODES, required=False,
-        help_text="ids or names of nodes of which all slots are kept",
+        help_text="ids or names of nodes of which all slots are reserved",
     )  # fmt: skip
     device = serializers.ChoiceField(
         choices=["cpu", "cuda"], required=False, help_text="of the slots; left out: any"
@@ -85,7 +85,7 @@ class MaintainSerializer(PeriodSerializer):
     reason = serializers.CharField(max_length=200, help_text="shown to those who wait")
 
 
-class KeptSlotsSerializer(ResponseSerializer):
+class AllocationSerializer(ResponseSerializer):
     node = NamedSerializer()
     slots = serializers.ListField(child=serializers.CharField())
 
@@ -104,15 +104,15 @@ class CalendarEntrySerializer(ResponseSerializer):
 
 class ReservationSerializer(CalendarEntrySerializer):
     nodes = NamedSerializer(
-        many=True, help_text="of which all slots are kept; empty: `slots` slots on any nodes"
+        many=True, help_text="of which all slots are reserved; empty: `slots` slots on any nodes"
     )
     team = NamedSerializer()
     project = NamedSerializer(
         allow_null=True, help_text="whose runs alone get the slots; null: all of the team"
     )
-    slots = serializers.IntegerField(help_text="number of slots that are kept")
+    slots = serializers.IntegerField(help_text="number of reserved slots")
     device = serializers.CharField(help_text="of the slots; empty: any")
-    kept = KeptSlotsSerializer(
+    allocation = AllocationSerializer(
         many=True, help_text="the slots that the pool has chosen: from 24 hours before the start"
     )
 
@@ -140,7 +140,7 @@ class ReservationsView(ApiView):
     def post(self, request: Request, pool_name: str) -> object:
         """Reserve slots for a team.
 
-        From the start to the end, `slots` slots or all slots of `nodes` are kept for runs of the team or
+        From the start to the end, `slots` slots or all slots of `nodes` are reserved for runs of the team or
         project, which start there beyond their quotas. Before the start other runs use them only if they are
         predicted to end in time or can save a checkpoint; five minutes before it the ones that are left save
         a checkpoint and return to the queue. Playgrounds and borrowed engines use them until they are needed.
@@ -188,7 +188,7 @@ class MaintenanceView(ApiView):
 
         Nothing is placed on the nodes that would outlive the start, unless it can save a checkpoint in time.
         Fifteen minutes before the start they are drained with the start as the deadline, and at the end they
-        accept jobs again. Uncordoning a node meanwhile ends its maintenance.
+        accept jobs again. Uncordoning a node before the end cancels its maintenance.
         """
         caller, now = caller_of(request), clock.now()
         pool = access.managed_pool(caller, pool_name)

@@ -30,7 +30,7 @@ def _reservations(rows: Sequence[Reservation], *, now: datetime) -> list[dict[st
         for node in row.nodes:
             slots = Slot.objects.filter(node=node, present=True, healthy=True).order_by("name")
             allocation[node] = list(slots.values_list("name", flat=True))
-        kept = [
+        chosen = [
             {"node": {"id": node, "name": names.get(node, node)}, "slots": slots}
             for node, slots in allocation.items()
         ]
@@ -39,9 +39,9 @@ def _reservations(rows: Sequence[Reservation], *, now: datetime) -> list[dict[st
                 **_entry(row, row.nodes, names, now=now),
                 "team": row.team,
                 "project": row.project,
-                "slots": row.slots or sum(len(one["slots"]) for one in kept),
+                "slots": row.slots or sum(len(one["slots"]) for one in chosen),
                 "device": row.device,
-                "kept": kept,
+                "allocation": chosen,
             }
         )
     return found

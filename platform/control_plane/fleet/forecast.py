@@ -240,8 +240,9 @@ class _Future:
         for node in snapshot.nodes:
             if node.returns_at is not None:
                 self._at((node.returns_at - snapshot.now).total_seconds(), "wake", "")
-        for one in snapshot.reservations:
-            for at in (one.starts_at - RELEASE_LEAD, one.starts_at, one.ends_at):
+        for reservation in snapshot.reservations:
+            start, end = reservation.starts_at, reservation.ends_at
+            for at in (start - RELEASE_LEAD, start, end):
                 if at > snapshot.now:
                     self._at((at - snapshot.now).total_seconds(), "wake", "")
         if any(holder.protected for holder in snapshot.holders):

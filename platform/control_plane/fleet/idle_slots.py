@@ -12,11 +12,11 @@ from control_plane.fleet.snapshot import Loan, Snapshot
 
 def lend_idle_slots(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Loan, ...]:
     """One loan for each loan request, within the limits of its team and project. Slots of nodes that are reserved
-    for a queued request stay idle; those of reservations are lent until their owner needs them."""
+    for a queued request stay idle; those of reservations are borrowed until their owner needs them."""
     without_headroom = owners_without_headroom(placed, snapshot)
-    kept = placed.kept.idle()
+    reserved = placed.on_reserved.idle()
     idle = {
-        node: [*slots, *kept.get(node, ())]
+        node: [*slots, *reserved.get(node, ())]
         for node, slots in placed.free.items()
         if node not in placed.reserved
     }

@@ -69,7 +69,7 @@ class PoolAdmin(models.Model):
 
 
 class Reservation(models.Model):
-    """Slots of a pool that are kept for a team from a start to an end (fleet.reservations)."""
+    """Slots of a pool that are reserved for a team from a start to an end (fleet.reservations)."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.reservation_id, editable=False)
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="reservations")

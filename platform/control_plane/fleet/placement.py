@@ -16,9 +16,9 @@ from typing import Any
 
 from control_plane.fleet.backfill import Backfill
 from control_plane.fleet.fair_order import sort_queue
-from control_plane.fleet.kept_slots import KeptSlots
 from control_plane.fleet.quota_usage import QuotaUsage, quota_usage, slot_count
 from control_plane.fleet.reservations import ReservedSlots, borrowers, without_reserved
+from control_plane.fleet.reserved_placement import ReservedPlacement
 from control_plane.fleet.slot_choice import allocate, matching_slots
 from control_plane.fleet.snapshot import (
     NodeSnapshot,
@@ -51,8 +51,8 @@ class _Shape:
 class PlacedQueue:
     """A pool while its queue is placed, and the result."""
 
-    view: Snapshot  # without the slots that are kept for others
-    kept: KeptSlots
+    view: Snapshot  # without the slots that are reserved for others
+    on_reserved: ReservedPlacement
     nodes: Mapping[str, NodeSnapshot]
     free: dict[str, list[SlotSnapshot]]  # node that accepts jobs → slots that are not placed
     usage: QuotaUsage
@@ -70,7 +70,7 @@ class PlacedQueue:
 
 
 def place_queue(snapshot: Snapshot, reserved: ReservedSlots) -> PlacedQueue:
-    kept, counted = KeptSlots(snapshot, reserved), borrowers(snapshot, reserved)
+    on_reserved, counted = ReservedPlacement(snapshot, reserved), borrowers(snapshot, reserved)
     snapshot = without_reserved(snapshot, reserved)
     usage = quota_usage(snapshot, counted)
     free = {node.id: list(node.free) for node in snapshot.nodes if node.accepts}
@@ -94,17 +94,21 @@ def place_queue(snapshot: Snapshot, reserved: ReservedSlots) -> PlacedQueue:
             project_held=usage.project_held,
         )
 
-    owners = [one for one in snapshot.queue if one.id not in stuck and kept.own(one)] if kept.nodes else []
+    owners = (
+        [one for one in snapshot.queue if one.id not in stuck and on_reserved.own(one)]
+        if on_reserved.nodes
+        else []
+    )
     placements = []
     for request in in_order(owners, {}) if owners else []:
-        found = kept.place(request, shapes[shape_of(request)].big_enough)
+        found = on_reserved.place(request, shapes[shape_of(request)].big_enough)
         if isinstance(found, Placement):
             placements.append(found)
     started = {placement.request for placement in placements}
-    fixed = {**stuck, **kept.claims}
+    fixed = {**stuck, **on_reserved.claims}
     pool = PlacedQueue(
         view=snapshot,
-        kept=kept,
+        on_reserved=on_reserved,
         nodes={node.id: node for node in snapshot.nodes},
         free=free,
         usage=usage,
@@ -140,17 +144,17 @@ def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
     if found := pool.backfill.find(request, shape_of(request), pool.free, shape.big_enough):
         pool.backfill.take(found, left=_take(found.slots, found.node, request, pool))
         return Placement(request.id, found.node, tuple(slot.name for slot in found.slots))
-    of_kept = (request, shape_of(request), pool.free, shape.big_enough, pool.reserved)
-    if borrowed := pool.kept.borrow(*of_kept):
+    search = (request, shape_of(request), pool.free, shape.big_enough, pool.reserved)
+    if borrowed := pool.on_reserved.borrow(*search):
         slots = tuple(
             slot
-            for slot in (*pool.free[borrowed.node], *pool.kept.free[borrowed.node])
+            for slot in (*pool.free[borrowed.node], *pool.on_reserved.free[borrowed.node])
             if slot.name in borrowed.slots
         )
-        pool.usage.available += pool.kept.take(borrowed.node, slots)
+        pool.usage.available += pool.on_reserved.take(borrowed.node, slots)
         _offer_rest(borrowed.node, _take(slots, borrowed.node, request, pool), pool)
         return borrowed
-    blocked = pool.kept.blocking(*of_kept)
+    blocked = pool.on_reserved.blocking(*search)
     wait = _reserve(request, pool, shape)
     return blocked or wait
 

@@ -224,7 +224,7 @@ def _preemptors(placed: PlacedQueue) -> list[Request]:
         request
         for request in placed.order
         if request.id in placed.waiting
-        and request.id not in placed.kept.claims
+        and request.id not in placed.on_reserved.claims
         and not request.preemptible
         and (
             placed.waiting[request.id].code in _WAITS_FOR_SLOTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -48,7 +48,7 @@ def incidents(failures: Sequence[Failure], *, now: datetime) -> list[Failure]:
 
 
 def nodes_to_quarantine(
-    failures: dict[str, Sequence[Failure]], accepting: Collection[str], *, now: datetime
+    failures: Mapping[str, Sequence[Failure]], accepting: Collection[str], *, now: datetime
 ) -> dict[str, str]:
     """Node → reason, for nodes of one pool with MIN_RUNS incidents. At least half of the nodes that accept jobs stay:
     when most of them fail, the cause lies elsewhere."""

@@ -1,6 +1,6 @@
-"""Chooses the slots of reservations and says who may use them meanwhile: pure functions.
+"""Chooses the slots of reservations and says who may use them before: pure functions.
 
-A reservation keeps slots for a team from its start to its end; a maintenance window keeps nodes for nobody. From
+A reservation keeps slots for a team from its start to its end; a maintenance window reserves nodes for nobody. From
 HORIZON before the start, other requests may use the slots only if they end before it by their p90, if they save
 checkpoints and more than BORROW_LEAD is left, or if they are playgrounds or reward tests, which leave within seconds.
 
@@ -47,7 +47,7 @@ class ReservedSlots:
     active: Sequence[tuple[Reservation, str, Sequence[str]]] = ()
 
     def active_for(self, team: str, project: str) -> dict[str, set[str]]:
-        """Node → names of its slots that are kept for runs of this team and project now."""
+        """Node → names of its slots that are reserved for runs of this team and project now."""
         found: dict[str, set[str]] = {}
         for reservation, node, slots in self.active:
             if reservation.owns(team, project):
@@ -55,12 +55,12 @@ class ReservedSlots:
         return found
 
     def is_own(self, holder: Holder, slot: str) -> bool:
-        """Whether the holder uses a slot that is kept for it now."""
-        kept_by = self.by_node.get(holder.node, {}).get(slot, ())
-        return any(is_active(one, self.now) and one.owns(holder.team, holder.project) for one in kept_by)
+        """Whether the holder uses a slot that is reserved for it now."""
+        reservations = self.by_node.get(holder.node, {}).get(slot, ())
+        return any(is_active(one, self.now) and one.owns(holder.team, holder.project) for one in reservations)
 
     def may_borrow(self, request: Request, node: str, slot: str) -> bool:
-        """Whether the request may use a free slot that is kept."""
+        """Whether the request may use a free slot that is reserved."""
         return all(_leaves_in_time(request, one, self.now) for one in self.by_node[node][slot])
 
 
@@ -103,12 +103,12 @@ def reserve_slots(snapshot: Snapshot) -> ReservedSlots:
     for one in near:
         if not one.nodes:
             choice.fill(one, counts[one.id], _overlapping(one, near, counts))
-    kept: dict[str, dict[str, list[Reservation]]] = {}
+    chains: dict[str, dict[str, list[Reservation]]] = {}
     allocations: dict[str, dict[str, Sequence[str]]] = {one.id: {} for one in near if not one.nodes}
     active = []
     for one in near:
         for node, count in sorted(counts[one.id].items()):
-            slots = kept.setdefault(node, {})
+            slots = chains.setdefault(node, {})
             taken = {name for name, others in slots.items() if any(one.overlaps(other) for other in others)}
             names = [slot.name for slot in choice.pick(one, node, count, taken)]
             for name in names:
@@ -117,7 +117,7 @@ def reserve_slots(snapshot: Snapshot) -> ReservedSlots:
                 allocations[one.id][node] = names
             if is_active(one, snapshot.now):
                 active.append((one, node, names))
-    return ReservedSlots(snapshot.now, kept, allocations, active)
+    return ReservedSlots(snapshot.now, chains, allocations, active)
 
 
 def _overlapping(
@@ -151,9 +151,9 @@ class _Choice:
         for node, slots in sorted(reservation.allocation.items()):
             if node in self.nodes and self.nodes[node].accepts:
                 room = len(self.slots(node, reservation)) - others.get(node, 0)
-                if kept := max(0, min(len(slots), missing, room)):
-                    counts[node] = kept
-                    missing -= kept
+                if granted := max(0, min(len(slots), missing, room)):
+                    counts[node] = granted
+                    missing -= granted
         return counts
 
     def fill(self, reservation: Reservation, counts: dict[str, int], others: Mapping[str, int]) -> None:
@@ -191,8 +191,8 @@ class _Choice:
     def pick(
         self, reservation: Reservation, node: str, count: int, taken: Collection[str]
     ) -> list[SlotSnapshot]:
-        """The slots of the node that are kept. Before the start those that are free the soonest; from then on the same
-        ones, because its runs use them."""
+        """The slots of the node that are reserved. Before the start those that are free the soonest; from then on the
+        same ones, because its runs use them."""
         slots = [slot for slot in self.slots(node, reservation) if slot.name not in taken]
         if count >= len(slots):
             return slots
@@ -223,33 +223,34 @@ class _Choice:
 
 
 def without_reserved(snapshot: Snapshot, reserved: ReservedSlots) -> Snapshot:
-    """The pool as requests see it for which no slot is kept: kept slots are held until the end of their reservation,
-    and nobody can be preempted there. Slots in use by those for whom they are kept do not count toward quotas."""
+    """The pool as requests see it for which no slot is reserved: reserved slots are held until the end of their
+    reservation, and nobody can be preempted there. Slots in use by those for whom they are reserved do not count toward
+    quotas."""
     if not reserved.by_node:
         return snapshot
     free_at = dict(snapshot.free_at)
     nodes = []
     for node in snapshot.nodes:
-        kept = reserved.by_node.get(node.id)
-        if kept:
-            blocked = tuple(slot for slot in node.free if slot.name in kept)
-            open_slots = tuple(slot for slot in node.free if slot.name not in kept)
+        chains = reserved.by_node.get(node.id)
+        if chains:
+            blocked = tuple(slot for slot in node.free if slot.name in chains)
+            open_slots = tuple(slot for slot in node.free if slot.name not in chains)
             for slot in blocked:
-                free_at[node.id, slot.name] = kept[slot.name][-1].ends_at
+                free_at[node.id, slot.name] = chains[slot.name][-1].ends_at
             for slot in node.held:
-                if slot.name in kept and (ends := free_at.get((node.id, slot.name))) is not None:
-                    free_at[node.id, slot.name] = max(ends, kept[slot.name][-1].ends_at)
+                if slot.name in chains and (ends := free_at.get((node.id, slot.name))) is not None:
+                    free_at[node.id, slot.name] = max(ends, chains[slot.name][-1].ends_at)
             node = replace(node, free=open_slots, held=(*node.held, *blocked))
         nodes.append(node)
     used, project_used = dict(snapshot.used), dict(snapshot.project_used)
     holders = []
     for holder in snapshot.holders:
-        kept = reserved.by_node.get(holder.node)
-        if kept:
+        chains = reserved.by_node.get(holder.node)
+        if chains:
             own = sum(reserved.is_own(holder, slot) for slot in holder.slots)
             used[holder.team] = used.get(holder.team, 0) - own
             project_used[holder.project] = project_used.get(holder.project, 0) - own
-            holder = replace(holder, slots=tuple(slot for slot in holder.slots if slot not in kept))
+            holder = replace(holder, slots=tuple(slot for slot in holder.slots if slot not in chains))
         if holder.slots:
             holders.append(holder)
     return replace(
@@ -258,7 +259,7 @@ def without_reserved(snapshot: Snapshot, reserved: ReservedSlots) -> Snapshot:
 
 
 def borrowers(snapshot: Snapshot, reserved: ReservedSlots) -> list[Holder]:
-    """The holders without the slots that are kept for them."""
+    """The holders without the slots that are reserved for them."""
     if not reserved.by_node:
         return list(snapshot.holders)
     return [
@@ -274,13 +275,13 @@ def runs_to_release(snapshot: Snapshot, reserved: ReservedSlots) -> list[Preempt
     before the start may do so."""
     found = []
     for holder in sorted(snapshot.holders, key=lambda one: one.id):
-        kept = reserved.by_node.get(holder.node)
-        if not kept or holder.leaving or holder.kind != HolderKind.RUN:
+        chains = reserved.by_node.get(holder.node)
+        if not chains or holder.leaving or holder.kind != HolderKind.RUN:
             continue
         due = [
             one
             for slot in holder.slots
-            for one in kept.get(slot, ())
+            for one in chains.get(slot, ())
             if not one.is_maintenance
             and one.starts_at - snapshot.now <= RELEASE_LEAD
             and not one.owns(holder.team, holder.project)
@@ -316,6 +317,6 @@ def _clock(at: datetime, now: datetime) -> str:
 
 
 def nodes_of(reserved: ReservedSlots, nodes: Mapping[str, NodeSnapshot]) -> list[NodeSnapshot]:
-    """The nodes with kept slots that accept jobs, by name."""
+    """The nodes with reserved slots that accept jobs, by name."""
     found = [nodes[node] for node in reserved.by_node if node in nodes and nodes[node].accepts]
     return sorted(found, key=lambda node: (node.name, node.id))

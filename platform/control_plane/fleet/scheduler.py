@@ -21,7 +21,7 @@ def plan(snapshot: Snapshot) -> Plan:
         one.holder: one
         for one in (
             *select_victims(placed, placed.view),
-            *placed.kept.preemptions,
+            *placed.on_reserved.preemptions,
             *runs_to_release(snapshot, reserved),
         )
     }

@@ -102,7 +102,7 @@ class ProjectQuota:
 
 @dataclass(frozen=True)
 class Reservation:
-    """Slots that are kept for a team from a start to an end; without a team, nodes that are maintained then."""
+    """Slots that are reserved for a team from a start to an end; without a team, nodes that are maintained then."""
 
     id: str
     starts_at: datetime
@@ -175,7 +175,7 @@ class WaitCode(StrEnum):
     NOT_LENT = "not_lent"  # slots are idle, but their teams do not lend them
     CAPACITY = "capacity"  # slots must become free
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
-    RESERVED = "reserved"  # slots are free, but kept for a team for a time
+    RESERVED = "reserved"  # slots are free, but reserved for a team for a time
     MAINTENANCE = "maintenance"  # slots are free, but their node is maintained soon
     DELAYED = "delayed"  # a retry that waits for its time
 
@@ -216,7 +216,7 @@ class Plan:
     loans: tuple[Loan, ...] = ()  # one for each loan request
     # The first request that waits for slots → its predicted start. A later plan gets it as its promised start.
     promises: Mapping[str, datetime] = field(default_factory=dict)
-    # Reservation of a number of slots → node → names of slots that are kept. A later plan gets it as its allocation.
+    # Reservation of a number of slots → node → names of these slots. A later plan gets it as its allocation.
     allocations: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @property

@@ -45,7 +45,8 @@ def quarantine_failing_nodes(*, now: datetime) -> None:
         reason__in=NODE_CAUSES, ending_at__gt=now - WINDOW, node__quarantined_at=None, node__pool__isnull=False,
     )  # fmt: skip
     for node, run, cause, at in recent.values_list("node_id", "run_id", "reason", "ending_at"):
-        failures[node].append(Failure(run, cause, at))
+        if at is not None:
+            failures[node].append(Failure(run, cause, at))
     pools = set(Node.objects.filter(pk__in=failures).values_list("pool_id", flat=True))
     for pool in sorted(name for name in pools if name is not None):
         accepting = {

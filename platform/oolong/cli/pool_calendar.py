@@ -12,7 +12,7 @@ from oolong.cli.output import JsonOption, show_done, show_json, show_list
 from oolong.client import Client
 from oolong.client.models import MaintenanceWindow, Node, Reservation
 
-reservation_app = typer.Typer(no_args_is_help=True, help="Slots that are kept for a team for a time.")
+reservation_app = typer.Typer(no_args_is_help=True, help="Slots that are reserved for a team for a time.")
 maintenance_app = typer.Typer(no_args_is_help=True, help="Times in which nodes are maintained.")
 quarantine_app = typer.Typer(
     no_args_is_help=True, help="Nodes on which no jobs start, because runs failed there."
@@ -42,7 +42,7 @@ def list_reservations(pool: InPool = "default", ended: Ended = False, json: Json
             one.id,
             _holder(one),
             one.slots,
-            _kept(one),
+            _chosen(one),
             one.starts_at,
             one.ends_at,
             one.state,
@@ -70,7 +70,7 @@ def create_reservation(
     pool: InPool = "default",
     json: JsonOption = False,
 ) -> None:
-    """Keep slots for a team: its runs start there beyond its quota. For those who manage the pool."""
+    """Reserve slots for a team: its runs start there beyond its quota. For those who manage the pool."""
     if (slots is None) == (not node):
         raise TyperException("give either --slots or --node")
     starts_at, ends_at = period(start, end, lasts)
@@ -80,7 +80,7 @@ def create_reservation(
             ends_at=ends_at, reason=reason,
         )  # fmt: skip
     when = f"from {made.starts_at} until {made.ends_at}"
-    message = f"{made.slots} slots of pool {pool} are kept for {_holder(made)} {when}"
+    message = f"{made.slots} slots of pool {pool} are reserved for {_holder(made)} {when}"
     show_done(f"{message}; to cancel: oolong pool reservation cancel {made.id}", made, json=json)
 
 
@@ -222,8 +222,8 @@ def _holder(one: Reservation) -> str:
     return f"{one.team.name}/{one.project.name}" if one.project is not None else one.team.name
 
 
-def _kept(one: Reservation) -> str:
-    return ", ".join(kept.node.name for kept in one.kept) or "chosen 24 h before the start"
+def _chosen(one: Reservation) -> str:
+    return ", ".join(part.node.name for part in one.allocation) or "chosen 24 h before the start"
 
 
 def _nodes(one: MaintenanceWindow) -> str:

@@ -2163,7 +2163,7 @@ export interface paths {
         put?: never;
         /**
          * Plan the maintenance of nodes
-         * @description Nothing is placed on the nodes that would outlive the start, unless it can save a checkpoint in time. Fifteen minutes before the start they are drained with the start as the deadline, and at the end they accept jobs again. Uncordoning a node meanwhile ends its maintenance.
+         * @description Nothing is placed on the nodes that would outlive the start, unless it can save a checkpoint in time. Fifteen minutes before the start they are drained with the start as the deadline, and at the end they accept jobs again. Uncordoning a node before the end cancels its maintenance.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -2213,7 +2213,7 @@ export interface paths {
         put?: never;
         /**
          * Reserve slots for a team
-         * @description From the start to the end, `slots` slots or all slots of `nodes` are kept for runs of the team or project, which start there beyond their quotas. Before the start other runs use them only if they are predicted to end in time or can save a checkpoint; five minutes before it the ones that are left save a checkpoint and return to the queue. Playgrounds and borrowed engines use them until they are needed.
+         * @description From the start to the end, `slots` slots or all slots of `nodes` are reserved for runs of the team or project, which start there beyond their quotas. Before the start other runs use them only if they are predicted to end in time or can save a checkpoint; five minutes before it the ones that are left save a checkpoint and return to the queue. Playgrounds and borrowed engines use them until they are needed.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -4554,6 +4554,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        Allocation: {
+            node: components["schemas"]["Named"];
+            slots: string[];
+        };
         AppointRequest: {
             username: string;
         };
@@ -5469,10 +5473,6 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
         };
-        KeptSlots: {
-            node: components["schemas"]["Named"];
-            slots: string[];
-        };
         LatestCheckpoint: {
             id: string;
             step: number;
@@ -6386,7 +6386,7 @@ export interface components {
         Reservation: {
             id: string;
             pool: string;
-            /** @description of which all slots are kept; empty: `slots` slots on any nodes */
+            /** @description of which all slots are reserved; empty: `slots` slots on any nodes */
             nodes: components["schemas"]["Named"][];
             /** Format: date-time */
             starts_at: string;
@@ -6401,12 +6401,12 @@ export interface components {
             team: components["schemas"]["Named"];
             /** @description whose runs alone get the slots; null: all of the team */
             project: components["schemas"]["Named"] | null;
-            /** @description number of slots that are kept */
+            /** @description number of reserved slots */
             slots: number;
             /** @description of the slots; empty: any */
             device: string;
             /** @description the slots that the pool has chosen: from 24 hours before the start */
-            kept: components["schemas"]["KeptSlots"][];
+            allocation: components["schemas"]["Allocation"][];
         };
         ReservationPage: {
             data: components["schemas"]["Reservation"][];
@@ -6429,7 +6429,7 @@ export interface components {
             project?: string;
             /** @description number of slots, on nodes that the pool chooses */
             slots?: number;
-            /** @description ids or names of nodes of which all slots are kept */
+            /** @description ids or names of nodes of which all slots are reserved */
             nodes?: string[];
             /** @description of the slots; left out: any */
             device?: components["schemas"]["DeviceEnum"];
@@ -9458,6 +9458,7 @@ export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
+export type Allocation = components['schemas']['Allocation'];
 export type AppointRequest = components['schemas']['AppointRequest'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
@@ -9559,7 +9560,6 @@ export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type JobsEnum = components['schemas']['JobsEnum'];
 export type JoinToken = components['schemas']['JoinToken'];
-export type KeptSlots = components['schemas']['KeptSlots'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
 export type Leaks = components['schemas']['Leaks'];
 export type LeavingRun = components['schemas']['LeavingRun'];
@@ -14724,8 +14724,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "5b8aca13b76d419432355e6e918749291f83b3597c18080f82d36a18a2ac6da3",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=5b8aca13b76d419432355e6e918749291f83b3597c18080f82d36a18a2ac6da3"
+                     *       "sha256": "4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -21258,7 +21258,7 @@ export interface operations {
                      *           "project": null,
                      *           "slots": 1,
                      *           "device": "",
-                     *           "kept": []
+                     *           "allocation": []
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -21334,7 +21334,7 @@ export interface operations {
                      *       "project": null,
                      *       "slots": 1,
                      *       "device": "",
-                     *       "kept": []
+                     *       "allocation": []
                      *     }
                      */
                     "application/json": components["schemas"]["Reservation"];

@@ -143,8 +143,8 @@ class AsyncPool(AsyncResource):
         device: str | None = None,
         reason: str | None = None,
     ) -> models.Reservation:
-        """Keep `slots` slots, or all slots of `nodes`, for a team or one of its projects; from now unless `starts_at`
-        is given. Times are like 2026-11-20T10:00:00Z."""
+        """Reserve `slots` slots, or all slots of `nodes`, for a team or one of its projects; from now unless
+        `starts_at` is given. Times are like 2026-11-20T10:00:00Z."""
         body = drop_none(
             {
                 "team": team, "project": project, "slots": slots, "nodes": list(nodes) if nodes else None,

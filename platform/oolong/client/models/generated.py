@@ -23,6 +23,11 @@ class Alert(ApiModel):
     closed_at: datetime | None = None
 
 
+class Allocation(ApiModel):
+    node: Named
+    slots: list[str]
+
+
 class Attempt(ApiModel):
     id: str
     number: int
@@ -432,11 +437,6 @@ class JoinToken(ApiModel):
     expires_at: datetime
 
 
-class KeptSlots(ApiModel):
-    node: Named
-    slots: list[str]
-
-
 class LatestCheckpoint(ApiModel):
     id: str
     step: int
@@ -837,7 +837,7 @@ class Reservation(ApiModel):
     project: Named | None = None
     slots: int
     device: str
-    kept: list[KeptSlots]
+    allocation: list[Allocation]
 
 
 class RetentionDecision(ApiModel):

@@ -59,20 +59,20 @@ def pass_time(seconds: float, clock: Any, tick: Any, machine: Any) -> None:
 # --- reservations
 
 
-def test_slots_are_kept_for_a_team_beyond_its_quota_and_others_learn_until_when(
+def test_slots_are_reserved_for_a_team_beyond_its_quota_and_others_learn_until_when(
     alice: Any, blue: Any, node: Any, tick: Any
 ) -> None:
     node()
     pools.set_quota(Pool.objects.get(), blue.project.team, limit_slots=0)
     made = reserve(alice, team=team_of(blue), slots=2, reason="demo")
-    assert (made["state"], made["slots"], made["kept"], made["reason"]) == ("active", 2, [], "demo")
-    own, kept_out = blue.run(), alice.run()
+    assert (made["state"], made["slots"], made["allocation"], made["reason"]) == ("active", 2, [], "demo")
+    own, shut_out = blue.run(), alice.run()
     tick()
     assert blue.see(own["id"])["status"] == "STARTING"
-    waits = alice.get(f"/runs/{kept_out['id']}/wait").json()
+    waits = alice.get(f"/runs/{shut_out['id']}/wait").json()
     assert waits["code"] in ("capacity", "reserved")
     (listed,) = alice.get("/pools/default/reservations").json()["data"]
-    assert [one["slots"] for one in listed["kept"]] == [["cpu-0", "cpu-1"]]
+    assert [one["slots"] for one in listed["allocation"]] == [["cpu-0", "cpu-1"]]
     assert alice.post(f"/runs/{own['id']}/cancel").status_code == 404
 
 
@@ -126,7 +126,7 @@ def test_a_run_leaves_the_slots_with_a_checkpoint_in_time_for_the_start(
         ({"slots": 1, "device": "cuda"}, "/slots", "it has 0 healthy cuda slots"),
     ],
 )
-def test_a_reservation_that_cannot_be_kept_is_refused_with_the_field(
+def test_a_reservation_that_does_not_fit_is_refused_with_the_field(
     alice: Any, node: Any, fields: Any, pointer: str, words: str
 ) -> None:
     node()

@@ -135,7 +135,7 @@ def test_runs_leave_in_time_for_the_start_unless_they_end_before() -> None:
 
 
 def test_runs_that_need_not_leave_are_spared() -> None:
-    """Four of eight slots are kept: the free ones first, then those of the run that loses least."""
+    """Four of eight slots are reserved: the free ones first, then those of the run that loses least."""
     one = node("n", 1, 8)
     cheap = Holder("cheap", "red", "n", ("cpu-1", "cpu-2", "cpu-3"), False, HolderKind.RUN, False, 1.0)
     dear = Holder("dear", "red", "n", ("cpu-4", "cpu-5", "cpu-6", "cpu-7"), False, HolderKind.RUN, False, 9.0)
@@ -192,11 +192,11 @@ def test_what_was_chosen_stays_until_the_node_takes_no_jobs() -> None:
 
 def test_during_the_reservation_its_slots_stay_the_same() -> None:
     """Another run of the team on the node is not counted as one under the reservation."""
-    kept = replace(reservation(slots=2), allocation={"n": ("cpu-2", "cpu-3")})
+    chosen = replace(reservation(slots=2), allocation={"n": ("cpu-2", "cpu-3")})
     own = Holder("own", "blue", "n", ("cpu-0", "cpu-1"), False, HolderKind.RUN)
     one = replace(node("n", 0, 4), free=node("n", 4).free[2:], held=node("n", 4).free[:2])
-    decided = plan(reserving(replace(snapshot([one], [], {"blue": 2}), holders=[own]), kept))
-    assert decided.allocations[kept.id] == {"n": ["cpu-2", "cpu-3"]}
+    decided = plan(reserving(replace(snapshot([one], [], {"blue": 2}), holders=[own]), chosen))
+    assert decided.allocations[chosen.id] == {"n": ["cpu-2", "cpu-3"]}
 
 
 def test_two_reservations_at_the_same_time_never_keep_one_slot() -> None:
@@ -324,29 +324,29 @@ def test_any_plan_with_reservations_is_sound(world: Snapshot) -> None:
     assert all(len(one.slots) == by_id[one.request].slots for one in decided.placements)
     assert all(wait.message and "\n" not in wait.message for wait in decided.waiting.values())
     assert len({one.holder for one in decided.preemptions}) == len(decided.preemptions)
-    assert_kept(world, decided)
+    assert_reserved(world, decided)
     assert_limits(world, decided)
 
 
-def assert_kept(world: Snapshot, decided: Plan) -> None:
-    """Whoever gets a kept slot owns it, leaves it at once, ends before the start, or can save a checkpoint in time."""
+def assert_reserved(world: Snapshot, decided: Plan) -> None:
+    """Whoever gets a reserved slot owns it, leaves it at once, ends before the start, or can save in time."""
     reserved = reserve_slots(world)
     assert decided.allocations == reserved.allocations
     by_id = {item.id: item for item in world.queue}
     for one in decided.placements:
         request = by_id[one.request]
         for slot in one.slots:
-            for kept in reserved.by_node.get(one.node, {}).get(slot, ()):
-                left = (kept.starts_at - world.now).total_seconds()
-                owns = kept.owns(request.team, request.project)
+            for one_of in reserved.by_node.get(one.node, {}).get(slot, ()):
+                left = (one_of.starts_at - world.now).total_seconds()
+                owns = one_of.owns(request.team, request.project)
                 ends = request.predicted_seconds is not None and request.predicted_seconds <= left
-                leaves = request.preemptible and not kept.is_maintenance
+                leaves = request.preemptible and not one_of.is_maintenance
                 saves = request.saves_checkpoints or request.preemptible
                 assert owns or ends or leaves or (saves and left >= BORROW_LEAD.total_seconds())
     for slots in reserved.by_node.values():
         for chain in slots.values():
             assert all(not one.overlaps(other) for one in chain for other in chain if one is not other), (
-                "never kept twice at one time"
+                "never reserved twice at one time"
             )
     for one in world.reservations:
         if not one.nodes and one.id in reserved.allocations:
@@ -376,7 +376,7 @@ def assert_limits(world: Snapshot, decided: Plan) -> None:
 @settings(max_examples=300, deadline=None)
 @given(reserved_worlds())
 def test_no_slot_stays_free_beside_reservations(world: Snapshot) -> None:
-    """The first request that waits for slots fits no node, whether slots are kept or not, unless it says so."""
+    """The first request that waits for slots fits no node, whether slots are reserved or not, unless it says so."""
     decided = plan(world)
     taken = {(one.node, slot) for one in decided.placements for slot in one.slots}
     by_id = {item.id: item for item in world.queue}
@@ -394,7 +394,7 @@ def test_no_slot_stays_free_beside_reservations(world: Snapshot) -> None:
 @settings(max_examples=200, deadline=None)
 @given(reserved_worlds())
 def test_the_slots_of_a_reservation_are_empty_or_its_own_from_its_start(world: Snapshot) -> None:
-    """Every run on them ends, leaves, or is asked to leave, and its slots are kept for the reservation."""
+    """Every run on them ends, leaves, or is asked to leave, and its slots stay with the reservation."""
     decided = plan(world)
     reserved = reserve_slots(world)
     asked = {one.holder for one in decided.preemptions}
@@ -402,11 +402,11 @@ def test_the_slots_of_a_reservation_are_empty_or_its_own_from_its_start(world: S
         if holder.kind is not HolderKind.RUN or holder.leaving or holder.id in asked:
             continue
         for slot in holder.slots:
-            for kept in reserved.by_node.get(holder.node, {}).get(slot, ()):
+            for one_of in reserved.by_node.get(holder.node, {}).get(slot, ()):
                 assert (
-                    kept.is_maintenance
-                    or not is_active(kept, world.now)
-                    or kept.owns(holder.team, holder.project)
+                    one_of.is_maintenance
+                    or not is_active(one_of, world.now)
+                    or one_of.owns(holder.team, holder.project)
                 )
 
 

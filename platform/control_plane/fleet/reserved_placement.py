@@ -1,5 +1,5 @@
 """Hands out the free slots of reservations while the queue of one pool is placed: first to the requests for which they
-are kept, then to those that leave them in time (fleet.reservations)."""
+are reserved, then to those that leave them in time (fleet.reservations)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from control_plane.fleet.snapshot import (
 )
 
 
-class KeptSlots:
-    """The kept slots of the nodes that accept jobs. `free` are those that nobody has got yet."""
+class ReservedPlacement:
+    """The reserved slots of the nodes that accept jobs. `free` are those that nobody has got yet."""
 
     def __init__(self, snapshot: Snapshot, reserved: ReservedSlots) -> None:
         self.reserved = reserved
         self.preemptions: list[Preemption] = []
-        self.claims: dict[str, Wait] = {}  # request → why it waits for slots that are kept for it
+        self.claims: dict[str, Wait] = {}  # request → why it waits for slots that are reserved for it
         nodes = {node.id: node for node in snapshot.nodes} if reserved.by_node else {}
         self.nodes = {node.id: node for node in nodes_of(reserved, nodes)}
         self.free: dict[str, list[SlotSnapshot]] = {
@@ -53,10 +53,10 @@ class KeptSlots:
         self._own: dict[tuple[str, str], dict[str, set[str]]] = {}
         # What has found no slots to borrow, and for which predicted time. Free slots only become fewer.
         self._in_vain: dict[Any, float] = {}
-        self._blocked: dict[Any, list[str]] = {}  # shape → nodes that may fit it with kept slots
+        self._blocked: dict[Any, list[str]] = {}  # shape → nodes that may fit it with reserved slots
 
     def own(self, request: Request) -> Mapping[str, set[str]]:
-        """Node → slots that are kept for the request now."""
+        """Node → slots that are reserved for the request now."""
         key = (request.team, request.project)
         if key not in self._own:
             found = self.reserved.active_for(*key)
@@ -64,7 +64,7 @@ class KeptSlots:
         return self._own[key]
 
     def place(self, request: Request, big_enough: Collection[str]) -> Placement | Wait | None:
-        """Place a request on slots that are kept for it, beyond its quota. A Wait when borrowers leave them for it;
+        """Place a request on slots that are reserved for it, beyond its quota. A Wait when borrowers leave them for it;
         None when they do not suffice."""
         own = {node: slots for node, slots in self.own(request).items() if node in big_enough}
         for node, names in own.items():
@@ -77,7 +77,7 @@ class KeptSlots:
         for node, names in own.items():
             if (victims := self._victims(request, node, names)) is not None:
                 self._claim(request, node, names, victims)
-                message = f"its slots on {self.nodes[node].name} are kept for it; others leave them now"
+                message = f"its slots on {self.nodes[node].name} are reserved for it; others leave them now"
                 self.claims[request.id] = Wait(WaitCode.RESERVED, message)
                 return self.claims[request.id]
         return None
@@ -90,8 +90,8 @@ class KeptSlots:
         big_enough: Collection[str],
         taken: Collection[str],
     ) -> Placement | None:
-        """Slots of a node of which some are kept for others. `free` are those that are not kept; none of them on the
-        nodes in `taken`, where a request ahead waits for them."""
+        """Slots of a node of which some are reserved for others. `free` are those that are not reserved; none of them on
+        the nodes in `taken`, where a request ahead waits for them."""
         if not self.nodes:
             return None
         owner = (request.team, request.project) if self._is_owner(request) else None
@@ -100,10 +100,10 @@ class KeptSlots:
         if key in self._in_vain and seconds >= self._in_vain[key]:
             return None
         for node in self.nodes:
-            kept, others = self.free[node], () if node in taken else free[node]
-            if node not in big_enough or not kept or len(kept) + len(others) < request.slots:
+            unused, others = self.free[node], () if node in taken else free[node]
+            if node not in big_enough or not unused or len(unused) + len(others) < request.slots:
                 continue
-            usable = [slot for slot in kept if self.reserved.may_borrow(request, node, slot.name)]
+            usable = [slot for slot in unused if self.reserved.may_borrow(request, node, slot.name)]
             slots = allocate((*others, *usable), request) if usable else None
             if slots is not None:
                 return Placement(request.id, node, tuple(slot.name for slot in slots))
@@ -111,7 +111,7 @@ class KeptSlots:
         return None
 
     def take(self, node: str, slots: Collection[SlotSnapshot]) -> int:
-        """The slots are placed. Returns how many of them were kept."""
+        """The slots are placed. Returns how many of them were reserved."""
         before = len(self.free[node])
         self.free[node] = [slot for slot in self.free[node] if slot not in slots]
         return before - len(self.free[node])
@@ -124,42 +124,44 @@ class KeptSlots:
         big_enough: Collection[str],
         taken: Collection[str],
     ) -> Wait | None:
-        """Why the request waits, when it would fit if no slots were kept."""
+        """Why the request waits, when it would fit if no slots were reserved."""
         if not self.nodes:
             return None
         nodes = self._blocked.setdefault(shape, [node for node in self.nodes if node in big_enough])
         while nodes:
             node = nodes[0]
-            kept, others = self.free[node], () if node in taken else free[node]
+            unused, others = self.free[node], () if node in taken else free[node]
             if (
-                not kept
-                or len(kept) + len(others) < request.slots
-                or (allocate((*others, *kept), request) is None)
+                not unused
+                or len(unused) + len(others) < request.slots
+                or (allocate((*others, *unused), request) is None)
             ):
                 del nodes[0]  # free slots only become fewer
                 continue
-            return self._blocked_by(request, node, kept)
+            return self._blocked_by(request, node, unused)
         return None
 
     def idle(self) -> dict[str, list[SlotSnapshot]]:
-        """Node → free slots that may be lent until somebody needs them."""
+        """Node → free slots that may be borrowed until somebody needs them."""
         return {
             node: [slot for slot in slots if all(map(self._lends, self.reserved.by_node[node][slot.name]))]
             for node, slots in self.free.items()
         }
 
     def _is_owner(self, request: Request) -> bool:
-        """Whether slots are or will be kept for the request. It may use them before the start, within its quota."""
+        """Whether slots are or will be unused for the request. It may use them before the start, within its quota."""
         return any(one.owns(request.team, request.project) for one in self._reservations)
 
     def _lends(self, reservation: Reservation) -> bool:
         return not reservation.is_maintenance or reservation.starts_at - self.reserved.now >= BORROW_LEAD
 
-    def _blocked_by(self, request: Request, node: str, kept: Sequence[SlotSnapshot]) -> Wait:
+    def _blocked_by(self, request: Request, node: str, unused: Sequence[SlotSnapshot]) -> Wait:
         of_node = self.reserved.by_node[node]
-        slot = next((one for one in kept if not self.reserved.may_borrow(request, node, one.name)), kept[0])
+        slot = next(
+            (one for one in unused if not self.reserved.may_borrow(request, node, one.name)), unused[0]
+        )
         first = of_node[slot.name][0]
-        count = sum(one.name in of_node and of_node[one.name][0] is first for one in kept)
+        count = sum(one.name in of_node and of_node[one.name][0] is first for one in unused)
         name, words = self.nodes[node].name, describe(first, self.reserved.now)
         if first.is_maintenance:
             message = f"needs {slot_count(request.slots)} on one node; {name} is {words}"
@@ -178,7 +180,7 @@ class KeptSlots:
         return ", and this run is not predicted to end before"
 
     def _victims(self, request: Request, node: str, names: Collection[str]) -> list[Holder] | None:
-        """The fewest holders that have to leave slots kept for the request; None when that does not suffice."""
+        """The fewest holders that have to leave slots reserved for the request; None when that does not suffice."""
         view = self.nodes[node]
         free = [slot for slot in self.free[node] if slot.name in names]
         others = []
@@ -209,7 +211,7 @@ class KeptSlots:
         return not all(self.reserved.is_own(holder, slot) for slot in slots)
 
     def _claim(self, request: Request, node: str, names: Collection[str], victims: Sequence[Holder]) -> None:
-        """The slots of the node that are kept for the request are for it alone."""
+        """The slots of the node that are reserved for the request are for it alone."""
         self.free[node] = [slot for slot in self.free[node] if slot.name not in names]
         for holder in self._holders[node]:
             if holder.leaving or holder in victims:

@@ -90,7 +90,7 @@ class ReservedPlacement:
         big_enough: Collection[str],
         taken: Collection[str],
     ) -> Placement | None:
-        """Slots of a node of which some are reserved for others. `free` are those that are not reserved; none of them on
+        """Slots of a node of which some are reserved for others. `free` are the other ones; none of them on the
         the nodes in `taken`, where a request ahead waits for them."""
         if not self.nodes:
             return None

@@ -90,8 +90,8 @@ class ReservedPlacement:
         big_enough: Collection[str],
         taken: Collection[str],
     ) -> Placement | None:
-        """Slots of a node of which some are reserved for others. `free` are the other ones; none of them on the
-        the nodes in `taken`, where a request ahead waits for them."""
+        """Slots of a node of which some are reserved for others. `free` are the other ones; none of them on the nodes in
+        `taken`, where a request ahead waits for them."""
         if not self.nodes:
             return None
         owner = (request.team, request.project) if self._is_owner(request) else None

@@ -4659,6 +4659,8 @@ export interface components {
         BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         ByEnum: "run" | "project" | "team";
+        /** @enum {string} */
+        CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
             answer: string;
@@ -5646,7 +5648,7 @@ export interface components {
             starts_at: string;
             /** Format: date-time */
             ends_at: string;
-            state: components["schemas"]["StateCa6Enum"];
+            state: components["schemas"]["CalendarState"];
             reason: string;
             /** @description username */
             created_by: string;
@@ -6392,7 +6394,7 @@ export interface components {
             starts_at: string;
             /** Format: date-time */
             ends_at: string;
-            state: components["schemas"]["StateCa6Enum"];
+            state: components["schemas"]["CalendarState"];
             reason: string;
             /** @description username */
             created_by: string;
@@ -7078,8 +7080,6 @@ export interface components {
             /** @description what was exceeded and what to do about it; empty while nothing was */
             message: string;
         };
-        /** @enum {string} */
-        StateCa6Enum: "upcoming" | "active" | "ended";
         StateSnapshot: {
             name: string;
             /**
@@ -9474,6 +9474,7 @@ export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
 export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type ByEnum = components['schemas']['ByEnum'];
+export type CalendarState = components['schemas']['CalendarState'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type ChangeRequest = components['schemas']['ChangeRequest'];
@@ -9724,7 +9725,6 @@ export type SpecWhatIf = components['schemas']['SpecWhatIf'];
 export type SplitRequest = components['schemas']['SplitRequest'];
 export type StageEnum = components['schemas']['StageEnum'];
 export type Staleness = components['schemas']['Staleness'];
-export type StateCa6Enum = components['schemas']['StateCa6Enum'];
 export type StateSnapshot = components['schemas']['StateSnapshot'];
 export type StateSnapshots = components['schemas']['StateSnapshots'];
 export type StopRule = components['schemas']['StopRule'];

@@ -40,7 +40,7 @@ class ReservedSlots:
     """The slots of all reservations at one moment."""
 
     now: datetime
-    # Node → slot → the reservations that keep it, in the order of their starts. They do not overlap.
+    # Node → slot → the reservations of it, in the order of their starts. Only maintenance overlaps others.
     by_node: Mapping[str, Mapping[str, Sequence[Reservation]]] = field(default_factory=dict)
     allocations: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     # Those that have started: the slots of each node
@@ -62,6 +62,12 @@ class ReservedSlots:
     def may_borrow(self, request: Request, node: str, slot: str) -> bool:
         """Whether the request may use a free slot that is reserved."""
         return all(_leaves_in_time(request, one, self.now) for one in self.by_node[node][slot])
+
+    def may_use_own(self, request: Request, node: str, slot: str) -> bool:
+        """Whether the request may use a free slot that is reserved for it now: not when maintenance comes before its
+        end. For a reservation of others it leaves in time."""
+        chain = self.by_node[node][slot]
+        return all(_leaves_in_time(request, one, self.now) for one in chain if one.is_maintenance)
 
 
 def is_active(reservation: Reservation, now: datetime) -> bool:
@@ -93,13 +99,18 @@ def reserve_slots(snapshot: Snapshot) -> ReservedSlots:
         return ReservedSlots(snapshot.now)
     choice = _Choice(snapshot)
     counts: dict[str, dict[str, int]] = {}
-    for one in near:  # what was chosen before stays, so that a new reservation does not move others
+    for one in near:
         if one.nodes:
             counts[one.id] = {
                 node: len(choice.slots(node, one)) for node in one.nodes if node in choice.nodes
             }
-        else:
-            counts[one.id] = choice.keep(one, _overlapping(one, near, counts))
+    for one in near:  # what was chosen before stays, so that a new reservation does not move others
+        if not one.nodes:
+            teams = [other for other in near if not other.is_maintenance]
+            # What its runs use now stays until the maintenance.
+            counts[one.id] = choice.keep(
+                one, _overlapping(one, teams if is_active(one, snapshot.now) else near, counts)
+            )
     for one in near:
         if not one.nodes:
             choice.fill(one, counts[one.id], _overlapping(one, near, counts))
@@ -109,7 +120,12 @@ def reserve_slots(snapshot: Snapshot) -> ReservedSlots:
     for one in near:
         for node, count in sorted(counts[one.id].items()):
             slots = chains.setdefault(node, {})
-            taken = {name for name, others in slots.items() if any(one.overlaps(other) for other in others)}
+            taken = {
+                name
+                for name, others in slots.items()
+                if any(one.overlaps(other) and not other.is_maintenance for other in others)
+            }
+            taken = set() if one.is_maintenance else taken
             names = [slot.name for slot in choice.pick(one, node, count, taken)]
             for name in names:
                 slots.setdefault(name, []).append(one)
@@ -236,10 +252,10 @@ def without_reserved(snapshot: Snapshot, reserved: ReservedSlots) -> Snapshot:
             blocked = tuple(slot for slot in node.free if slot.name in chains)
             open_slots = tuple(slot for slot in node.free if slot.name not in chains)
             for slot in blocked:
-                free_at[node.id, slot.name] = chains[slot.name][-1].ends_at
+                free_at[node.id, slot.name] = _last_end(chains[slot.name])
             for slot in node.held:
                 if slot.name in chains and (ends := free_at.get((node.id, slot.name))) is not None:
-                    free_at[node.id, slot.name] = max(ends, chains[slot.name][-1].ends_at)
+                    free_at[node.id, slot.name] = max(ends, _last_end(chains[slot.name]))
             node = replace(node, free=open_slots, held=(*node.held, *blocked))
         nodes.append(node)
     used, project_used = dict(snapshot.used), dict(snapshot.project_used)
@@ -256,6 +272,10 @@ def without_reserved(snapshot: Snapshot, reserved: ReservedSlots) -> Snapshot:
     return replace(
         snapshot, nodes=nodes, free_at=free_at, holders=holders, used=used, project_used=project_used
     )
+
+
+def _last_end(chain: Sequence[Reservation]) -> datetime:
+    return max(one.ends_at for one in chain)
 
 
 def borrowers(snapshot: Snapshot, reserved: ReservedSlots) -> list[Holder]:

@@ -68,13 +68,18 @@ class ReservedPlacement:
         None when they do not suffice."""
         own = {node: slots for node, slots in self.own(request).items() if node in big_enough}
         for node, names in own.items():
-            free = [slot for slot in self.free[node] if slot.name in names]
+            free = [
+                slot
+                for slot in self.free[node]
+                if slot.name in names and self.reserved.may_use_own(request, node, slot.name)
+            ]
             if (slots := allocate(free, request)) is not None:
                 self.take(node, slots)
                 return Placement(request.id, node, tuple(slot.name for slot in slots))
         if request.preemptible:  # it preempts nobody
             return None
-        for node, names in own.items():
+        for node, slots_of_node in own.items():
+            names = {slot for slot in slots_of_node if self.reserved.may_use_own(request, node, slot)}
             if (victims := self._victims(request, node, names)) is not None:
                 self._claim(request, node, names, victims)
                 message = f"its slots on {self.nodes[node].name} are reserved for it; others leave them now"
@@ -90,8 +95,8 @@ class ReservedPlacement:
         big_enough: Collection[str],
         taken: Collection[str],
     ) -> Placement | None:
-        """Slots of a node of which some are reserved for others. `free` are the other ones; none of them on the nodes in
-        `taken`, where a request ahead waits for them."""
+        """Slots of a node of which some are reserved for others. `free` are those that are not; none of them on the
+        nodes in `taken`, where a request ahead waits for them."""
         if not self.nodes:
             return None
         owner = (request.team, request.project) if self._is_owner(request) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -24,6 +24,12 @@ from control_plane.fleet.snapshot import (
     WaitCode,
 )
 from tests.unit.control_plane.fleet.test_scheduler import NOW, node, placed, request, snapshot, worlds
+from tests.unit.control_plane.fleet.test_scheduler_over_time import (
+    CYCLE,
+    MIN_RUNTIME,
+    Simulation,
+    simulations,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -228,6 +234,18 @@ def test_a_node_in_maintenance_is_drained_not_preempted() -> None:
     assert not plan(reserving(world, reservation("", nodes=("n",)))).preemptions
 
 
+def test_maintenance_of_a_reserved_node_goes_before_its_reservation() -> None:
+    fans = reservation("", nodes=("n",), start=0.5)
+    queue = [request("long", 1, team="blue", age=9), lasting(request("short", 1, team="blue"), 0.4)]
+    decided = plan(reserving(snapshot([node("n", 2)], queue), reservation(nodes=("n",)), fans))
+    assert [one.request for one in decided.placements] == ["short"]
+    elsewhere = reserving(snapshot([node("n", 2), node("other", 2)], queue), reservation(slots=2), fans)
+    assert list(plan(elsewhere).allocations["res-blue-0"]) == ["other"]
+    running = replace(reservation(slots=2), allocation={"n": ("cpu-0", "cpu-1")})
+    stays = replace(elsewhere, reservations=[running, fans])
+    assert list(plan(stays).allocations["res-blue-0"]) == ["n"], "its runs are there"
+
+
 def test_a_run_that_waits_for_the_end_of_a_reservation_is_forecast_to_start_then() -> None:
     waits = request("waits", 2)
     world = reserving(snapshot([node("n", 2)], [waits]), reservation(slots=2))
@@ -305,7 +323,7 @@ def reserved_worlds(draw: st.DrawFn) -> Snapshot:
     return replace(world, holders=holders, queue=queue, reservations=found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(reserved_worlds())
 def test_any_plan_with_reservations_is_sound(world: Snapshot) -> None:
     decided = plan(world)
@@ -335,8 +353,11 @@ def assert_reserved(world: Snapshot, decided: Plan) -> None:
     by_id = {item.id: item for item in world.queue}
     for one in decided.placements:
         request = by_id[one.request]
+        own = reserved.active_for(request.team, request.project).get(one.node, set())
         for slot in one.slots:
             for one_of in reserved.by_node.get(one.node, {}).get(slot, ()):
+                if slot in own and not one_of.is_maintenance:
+                    continue  # it leaves in time for the next reservation
                 left = (one_of.starts_at - world.now).total_seconds()
                 owns = one_of.owns(request.team, request.project)
                 ends = request.predicted_seconds is not None and request.predicted_seconds <= left
@@ -345,7 +366,8 @@ def assert_reserved(world: Snapshot, decided: Plan) -> None:
                 assert owns or ends or leaves or (saves and left >= BORROW_LEAD.total_seconds())
     for slots in reserved.by_node.values():
         for chain in slots.values():
-            assert all(not one.overlaps(other) for one in chain for other in chain if one is not other), (
+            teams = [one for one in chain if not one.is_maintenance]
+            assert all(not one.overlaps(other) for one in teams for other in teams if one is not other), (
                 "never reserved twice at one time"
             )
     for one in world.reservations:
@@ -373,7 +395,7 @@ def assert_limits(world: Snapshot, decided: Plan) -> None:
         assert quota.limit is None or used[owner] <= max(quota.limit, before[owner])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(reserved_worlds())
 def test_no_slot_stays_free_beside_reservations(world: Snapshot) -> None:
     """The first request that waits for slots fits no node, whether slots are reserved or not, unless it says so."""
@@ -391,7 +413,7 @@ def test_no_slot_stays_free_beside_reservations(world: Snapshot) -> None:
             return
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(reserved_worlds())
 def test_the_slots_of_a_reservation_are_empty_or_its_own_from_its_start(world: Snapshot) -> None:
     """Every run on them ends, leaves, or is asked to leave, and its slots stay with the reservation."""
@@ -418,3 +440,54 @@ def test_quota_and_reservation_add_up() -> None:
     )
     found = placed(reserving(world, reservation(nodes=("a",))))
     assert found == {"blue-0": "a", "blue-1": "a", "blue-2": "b"}
+
+
+@dataclass
+class ReservedSimulation(Simulation):
+    """A pool over many cycles, of which slots are reserved for a time."""
+
+    reservations: list[Reservation] = field(default_factory=list)
+
+    def snapshot(self) -> Snapshot:
+        return replace(super().snapshot(), reservations=self.reservations)
+
+    def step(self) -> Plan:
+        decided = super().step()
+        self.reservations = [
+            replace(one, allocation=decided.allocations.get(one.id, one.allocation))
+            for one in self.reservations
+        ]
+        return decided
+
+
+@settings(max_examples=100, deadline=None)
+@given(simulations(), st.integers(0, 40), st.integers(1, 40), st.integers(1, 6), st.booleans(), st.data())
+def test_no_run_starves_behind_a_reservation(
+    world: Simulation, start: int, length: int, slots: int, saves: bool, data: st.DataObject
+) -> None:
+    """Once the reservation has ended, every run ends as without it. During it, only its team is on its slots."""
+    for name, one in list(world.queue.items()):
+        seconds = data.draw(st.sampled_from([None, world.work[name] * CYCLE.total_seconds()]))
+        world.queue[name] = replace(one, predicted_seconds=seconds, saves_checkpoints=saves)
+    begins = NOW + start * CYCLE
+    of_team = Reservation("res", begins, begins + length * CYCLE, "team blue", team="blue", slots=slots)
+    pool = ReservedSimulation(
+        world.nodes, world.quotas, world.shares, world.work, world.queue, reservations=[of_team]
+    )
+    count = len(world.queue)
+    bound = start + length + sum(world.work.values()) + (count + 1) * count * (MIN_RUNTIME + 2)
+    while pool.cycle < bound and (pool.queue or pool.active):
+        pool.step()
+        if start + 1 < pool.cycle <= start + length:
+            (of_blue,) = pool.reservations
+            taken = {
+                (one.node, slot)
+                for one in pool.active.values()
+                for slot in one.slots
+                if one.request.team == "red"
+            }
+            reserved = {(node, slot) for node, names in of_blue.allocation.items() for slot in names}
+            assert not taken & reserved
+    assert not pool.active
+    for wait in plan(pool.snapshot()).waiting.values():
+        assert wait.code in (WaitCode.QUOTA, WaitCode.PROJECT_QUOTA, WaitCode.NOT_LENT)

@@ -143,6 +143,7 @@ SPECTACULAR_SETTINGS = {
         "RunStatus": "control_plane.core.api.schema.RUN_STATUSES",
         "InvitationStatus": "control_plane.core.api.schema.INVITATION_STATUSES",
         "NodeStatus": "control_plane.core.api.schema.NODE_STATUSES",
+        "CalendarState": "control_plane.fleet.calendar_api.STATES",
         "Role": "control_plane.core.api.schema.ROLES",
         "SweepStatus": "control_plane.experiments.sweep_api.STATUSES",
         "Goal": "control_plane.core.api.schema.GOALS",

@@ -24,6 +24,8 @@ MAY_BE_REFUSED = {
     "POST /team/members": "the user must exist",
     "POST /pools/{pool_name}/admins": "the user must exist",
     "POST /pools/{pool_name}/teams": "the team must exist",
+    "POST /pools/{pool_name}/reservations": "the team must exist, and the pool have the slots",
+    "POST /pools/{pool_name}/maintenance": "the nodes must exist, and the end be after the start",
     "POST /models": "the upload or the path must exist",
     "POST /playgrounds": "the base model or checkpoint must exist",
     "POST /reward-tests": "dataset, model and reward must exist",

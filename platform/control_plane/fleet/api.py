@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Prefetch, prefetch_related_objects
@@ -17,7 +17,7 @@ from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import NODE_STATUSES
 from control_plane.core.infra import clock
-from control_plane.fleet import services
+from control_plane.fleet import quarantine, services
 from control_plane.fleet.access import managed_node
 from control_plane.fleet.models import Node, SchedulingState, Slot
 from oolong.contracts.agent import JobIsolation
@@ -45,18 +45,29 @@ class NodeSerializer(ResponseSerializer):
         allow_null=True,
         help_text="when the node's runs are stopped; null: it does not drain, or without a deadline",
     )
+    maintenance_ends_at = serializers.DateTimeField(
+        allow_null=True, help_text="when the maintenance that drains the node ends and it accepts jobs again"
+    )
+    quarantined_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="no new jobs start until a pool admin releases the node; null: not quarantined",
+    )
+    quarantine_reason = serializers.CharField()
     enrolled_at = serializers.DateTimeField()
     last_seen_at = serializers.DateTimeField()
 
     @classmethod
     def prefetch(cls, rows: Sequence[Any]) -> None:
-        prefetch_related_objects(rows, Prefetch("slots", Slot.objects.filter(present=True)))
+        prefetch_related_objects(rows, "maintenance", Prefetch("slots", Slot.objects.filter(present=True)))
 
     def resolve_pool(self, node: Node) -> str:
         return node.pool_id or ""
 
     def resolve_slots(self, node: Node) -> int:
         return len(node.slots.all())
+
+    def resolve_maintenance_ends_at(self, node: Node) -> datetime | None:
+        return node.maintenance.ends_at if node.maintenance is not None else None
 
 
 class HolderSerializer(ResponseSerializer):
@@ -139,3 +150,35 @@ class DrainView(ApiView):
         deadline = None if seconds is None else clock.now() + timedelta(seconds=seconds)
         node = managed_node(caller_of(request), node_id)
         return services.set_scheduling_state(node, SchedulingState.DRAINING, drain_deadline=deadline)
+
+
+class QuarantineSerializer(StrictSerializer):
+    reason = serializers.CharField(max_length=400, help_text="shown on the node until it is released")
+
+
+class QuarantineView(ApiView):
+    scopes = {"POST": "pool:admin"}
+
+    @idempotent
+    @endpoint("quarantine_node", body=QuarantineSerializer, returns=NodeSerializer)
+    def post(self, request: Request, node_id: str) -> object:
+        """Quarantine a node.
+
+        No new jobs start on it until it is released; running jobs continue. A node on which attempts of three
+        runs failed for reasons of the infrastructure within six hours is quarantined by itself.
+        """
+        node = managed_node(caller_of(request), node_id)
+        return quarantine.quarantine(node, body_of(QuarantineSerializer, request)["reason"], now=clock.now())
+
+
+class ReleaseView(ApiView):
+    scopes = {"POST": "pool:admin"}
+
+    @idempotent
+    @endpoint("release_node", returns=NodeSerializer)
+    def post(self, request: Request, node_id: str) -> object:
+        """Release a node from quarantine.
+
+        New jobs start on it again. Failures until now do not quarantine it again.
+        """
+        return quarantine.release(managed_node(caller_of(request), node_id), now=clock.now())

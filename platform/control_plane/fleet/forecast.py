@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from statistics import NormalDist
 
+from control_plane.fleet.reservations import RELEASE_LEAD
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import (
     Holder,
@@ -219,7 +220,10 @@ class _Future:
         self.queue = {request.id: request for request in snapshot.queue}
         self.used, self.project_used = dict(snapshot.used), dict(snapshot.project_used)
         self.holders = {holder.id: holder for holder in snapshot.holders}
-        self.preempts_runs = any(quota.nominal for quota in snapshot.quotas.values())
+        self.preempts_runs = bool(snapshot.reservations) or any(
+            quota.nominal for quota in snapshot.quotas.values()
+        )
+        self.reservations = list(snapshot.reservations)
         self.events: list[tuple[float, str, str, int]] = []
         self.active: dict[str, _Active] = {}
         self.left: dict[str, float] = {}  # of runs that were preempted: seconds that they still need
@@ -233,6 +237,14 @@ class _Future:
         for request in snapshot.queue:
             if request.not_before is not None:
                 self._at((request.not_before - snapshot.now).total_seconds(), "wake", request.id)
+        for node in snapshot.nodes:
+            if node.returns_at is not None:
+                self._at((node.returns_at - snapshot.now).total_seconds(), "wake", "")
+        for reservation in snapshot.reservations:
+            start, end = reservation.starts_at, reservation.ends_at
+            for at in (start - RELEASE_LEAD, start, end):
+                if at > snapshot.now:
+                    self._at((at - snapshot.now).total_seconds(), "wake", "")
         if any(holder.protected for holder in snapshot.holders):
             self._at(self.pool.min_runtime, "wake", "")
 
@@ -249,18 +261,29 @@ class _Future:
 
     def _plan(self) -> None:
         snapshot = self.pool.snapshot
+        now = snapshot.now + timedelta(seconds=self.now)
         decided = plan(
             replace(
                 snapshot,
-                now=snapshot.now + timedelta(seconds=self.now),
-                nodes=list(self.nodes.values()),
+                now=now,
+                nodes=[
+                    replace(node, accepts=True, state="")
+                    if node.returns_at is not None and node.returns_at <= now
+                    else node
+                    for node in self.nodes.values()
+                ],
                 queue=list(self.queue.values()),
                 used=self.used,
                 project_used=self.project_used,
                 holders=[self._aged(holder) for holder in self.holders.values()],
                 free_at=self._free_at(),
+                reservations=self.reservations,
             )
         )
+        self.reservations = [
+            replace(one, allocation=decided.allocations.get(one.id, one.allocation))
+            for one in self.reservations
+        ]
         for placement in decided.placements:
             self._start(placement.request, placement.node, placement.slots)
         for preemption in decided.preemptions:

@@ -12,9 +12,14 @@ from control_plane.fleet.snapshot import Loan, Snapshot
 
 def lend_idle_slots(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Loan, ...]:
     """One loan for each loan request, within the limits of its team and project. Slots of nodes that are reserved
-    for a queued request stay idle."""
+    for a queued request stay idle; those of reservations are borrowed until their owner needs them."""
     without_headroom = owners_without_headroom(placed, snapshot)
-    idle = {node: list(slots) for node, slots in placed.free.items() if node not in placed.reserved}
+    reserved = placed.on_reserved.idle()
+    idle = {
+        node: [*slots, *reserved.get(node, ())]
+        for node, slots in placed.free.items()
+        if node not in placed.reserved
+    }
     borrowed: Counter[str] = Counter()  # team or project → slots borrowed so far
     loans = []
     for wanted in snapshot.loan_requests:

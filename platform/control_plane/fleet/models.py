@@ -12,6 +12,7 @@ from oolong.contracts.lifecycle import AttemptStatus
 
 DEFAULT_POOL = "default"
 DRAINED = "DRAINED"  # status of a DRAINING node that no run needs any more
+QUARANTINED = "QUARANTINED"  # status of a quarantined node
 REVOKED = "REVOKED"  # status of a node whose credential was revoked
 
 
@@ -67,6 +68,38 @@ class PoolAdmin(models.Model):
         constraints = [models.UniqueConstraint(fields=["pool", "user"], name="pool_admin_once")]
 
 
+class Reservation(models.Model):
+    """Slots of a pool that are reserved for a team from a start to an end (fleet.reservations)."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.reservation_id, editable=False)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="reservations")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True)  # None: all of the team
+    slots = models.PositiveIntegerField(default=0)  # on any nodes; 0: all slots of `nodes`
+    nodes = models.JSONField(default=list)  # IDs
+    device = models.CharField(max_length=16, default="", blank=True)  # of the slots; "": any
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+    reason = models.CharField(max_length=200, default="", blank=True)
+    allocation = models.JSONField(default=dict)  # snapshot.Reservation.allocation
+    created_by = models.CharField(max_length=150)  # username
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class MaintenanceWindow(models.Model):
+    """A time in which nodes are maintained: they are empty at its start (fleet.maintenance)."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=ids.maintenance_id, editable=False)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="maintenance_windows")
+    nodes = models.JSONField(default=list)  # IDs; empty: every node of the pool
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+    reason = models.CharField(max_length=200)
+    drained = models.JSONField(default=list)  # IDs of nodes that it has drained, each once
+    created_by = models.CharField(max_length=150)  # username
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
 class Node(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.node_id, editable=False)
     # None for a revoked node, which is kept only for the history of its attempts.
@@ -84,6 +117,13 @@ class Node(models.Model):
     drain_deadline = models.DateTimeField(
         null=True
     )  # of a DRAINING node: when runs that are left are stopped
+    # The window that drains the node and ends the drain; None when a person has changed its state since.
+    maintenance = models.ForeignKey(
+        MaintenanceWindow, on_delete=models.SET_NULL, null=True, related_name="drained_nodes"
+    )
+    quarantined_at = models.DateTimeField(null=True)  # no new jobs start until an admin releases the node
+    quarantine_reason = models.CharField(max_length=400, default="", db_default="", blank=True)
+    quarantine_released_at = models.DateTimeField(null=True)  # earlier failures do not count again
     model_roots = models.JSONField(default=list)  # directories of models that it offers
     job_isolation = models.CharField(
         max_length=12, default="none", db_default="none"
@@ -110,7 +150,11 @@ class Node(models.Model):
     @property
     def takes_work(self) -> bool:
         """Whether new jobs can start on the node."""
-        return self.liveness == Liveness.READY and self.intent == SchedulingState.ACTIVE
+        return (
+            self.liveness == Liveness.READY
+            and self.intent == SchedulingState.ACTIVE
+            and self.quarantined_at is None
+        )
 
     @property
     def isolates_jobs(self) -> bool:
@@ -127,6 +171,8 @@ class Node(models.Model):
             return self.liveness
         if self.intent == SchedulingState.DRAINING and not self.is_needed:
             return DRAINED
+        if self.quarantined_at is not None and self.intent != SchedulingState.DRAINING:
+            return QUARANTINED
         return Liveness.READY if self.intent == SchedulingState.ACTIVE else self.intent
 
     @property

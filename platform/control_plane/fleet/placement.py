@@ -17,6 +17,8 @@ from typing import Any
 from control_plane.fleet.backfill import Backfill
 from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.quota_usage import QuotaUsage, quota_usage, slot_count
+from control_plane.fleet.reservations import ReservedSlots, borrowers, without_reserved
+from control_plane.fleet.reserved_placement import ReservedPlacement
 from control_plane.fleet.slot_choice import allocate, matching_slots
 from control_plane.fleet.snapshot import (
     NodeSnapshot,
@@ -49,6 +51,8 @@ class _Shape:
 class PlacedQueue:
     """A pool while its queue is placed, and the result."""
 
+    view: Snapshot  # without the slots that are reserved for others
+    on_reserved: ReservedPlacement
     nodes: Mapping[str, NodeSnapshot]
     free: dict[str, list[SlotSnapshot]]  # node that accepts jobs → slots that are not placed
     usage: QuotaUsage
@@ -65,8 +69,10 @@ class PlacedQueue:
         return node.id in self.shapes[shape_of(request)].big_enough
 
 
-def place_queue(snapshot: Snapshot) -> PlacedQueue:
-    usage = quota_usage(snapshot)
+def place_queue(snapshot: Snapshot, reserved: ReservedSlots) -> PlacedQueue:
+    on_reserved, counted = ReservedPlacement(snapshot, reserved), borrowers(snapshot, reserved)
+    snapshot = without_reserved(snapshot, reserved)
+    usage = quota_usage(snapshot, counted)
     free = {node.id: list(node.free) for node in snapshot.nodes if node.accepts}
     gone = {(holder.node, slot) for holder in snapshot.holders if holder.leaving for slot in holder.slots}
     leaving = {
@@ -76,25 +82,44 @@ def place_queue(snapshot: Snapshot) -> PlacedQueue:
     counts: dict[Any, dict[str, int]] = {}
     shapes = {shape: _build_shape(request, snapshot, counts) for shape, request in examples.items()}
     stuck = {one.id: wait for one in snapshot.queue if (wait := _cannot_start(one, shapes, snapshot))}
-    pool = PlacedQueue(
-        nodes={node.id: node for node in snapshot.nodes},
-        free=free,
-        usage=usage,
-        leaving=leaving,
-        shapes=shapes,
-        backfill=Backfill(snapshot, leaving=leaving, usage=usage),
-        order=sort_queue(
-            snapshot.queue,
+
+    def in_order(requests: Sequence[Request], stuck: Mapping[str, Wait]) -> list[Request]:
+        return sort_queue(
+            requests,
             quotas=snapshot.quotas,
             held=usage.held,
             slot_hours=snapshot.slot_hours,
             stuck=stuck,
             project_quotas=snapshot.project_quotas,
             project_held=usage.project_held,
-        ),
+        )
+
+    owners = (
+        [one for one in snapshot.queue if one.id not in stuck and on_reserved.own(one)]
+        if on_reserved.nodes
+        else []
+    )
+    placements = []
+    for request in in_order(owners, {}) if owners else []:
+        found = on_reserved.place(request, shapes[shape_of(request)].big_enough)
+        if isinstance(found, Placement):
+            placements.append(found)
+    started = {placement.request for placement in placements}
+    fixed = {**stuck, **on_reserved.claims}
+    pool = PlacedQueue(
+        view=snapshot,
+        on_reserved=on_reserved,
+        nodes={node.id: node for node in snapshot.nodes},
+        free=free,
+        usage=usage,
+        leaving=leaving,
+        shapes=shapes,
+        placements=placements,
+        backfill=Backfill(snapshot, leaving=leaving, usage=usage),
+        order=in_order([one for one in snapshot.queue if one.id not in started], fixed),
     )
     for request in pool.order:
-        found = stuck.get(request.id) or _place(request, pool)
+        found = fixed.get(request.id) or _place(request, pool)
         if isinstance(found, Placement):
             pool.placements.append(found)
         else:
@@ -114,15 +139,31 @@ def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
         if slots is None:  # free slots only become fewer, and nodes stay reserved
             heapq.heappop(shape.by_free)
             continue
-        left = _take(slots, node, request, pool)
-        for (wanted, *_), other in pool.shapes.items():
-            if wanted <= left and node in other.big_enough:
-                heapq.heappush(other.by_free, (left, pool.nodes[node].name, node))
+        _offer_rest(node, _take(slots, node, request, pool), pool)
         return Placement(request.id, node, tuple(slot.name for slot in slots))
     if found := pool.backfill.find(request, shape_of(request), pool.free, shape.big_enough):
         pool.backfill.take(found, left=_take(found.slots, found.node, request, pool))
         return Placement(request.id, found.node, tuple(slot.name for slot in found.slots))
-    return _reserve(request, pool, shape)
+    search = (request, shape_of(request), pool.free, shape.big_enough, pool.reserved)
+    if borrowed := pool.on_reserved.borrow(*search):
+        slots = tuple(
+            slot
+            for slot in (*pool.free[borrowed.node], *pool.on_reserved.free[borrowed.node])
+            if slot.name in borrowed.slots
+        )
+        pool.usage.available += pool.on_reserved.take(borrowed.node, slots)
+        _offer_rest(borrowed.node, _take(slots, borrowed.node, request, pool), pool)
+        return borrowed
+    blocked = pool.on_reserved.blocking(*search)
+    wait = _reserve(request, pool, shape)
+    return blocked or wait
+
+
+def _offer_rest(node: str, left: int, pool: PlacedQueue) -> None:
+    """So many slots of the node are still free for other requests."""
+    for (wanted, *_), other in pool.shapes.items():
+        if wanted <= left and node in other.big_enough:
+            heapq.heappush(other.by_free, (left, pool.nodes[node].name, node))
 
 
 def _take(slots: Sequence[SlotSnapshot], node: str, request: Request, pool: PlacedQueue) -> int:
@@ -133,7 +174,10 @@ def _take(slots: Sequence[SlotSnapshot], node: str, request: Request, pool: Plac
 
 
 def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
-    """Whether the node meets the requirements other than slots: job isolation and the model's directory."""
+    """Whether the node meets the requirements other than slots: that the run does not exclude it, job isolation and the
+    model's directory."""
+    if request.exclude_nodes and not request.exclude_nodes.isdisjoint((node.id, node.name)):
+        return False
     if request.isolated and not node.isolates_jobs:
         return False
     return not request.model_path or _offers(node.model_roots, request.model_path)
@@ -166,7 +210,7 @@ def shape_of(request: Request) -> tuple[Any, ...]:
     """Requests with the same shape fit the same slots."""
     return (
         request.slots, request.trainer_ranks, request.device, request.slot_memory_bytes, request.model_path,
-        request.isolated,
+        request.isolated, request.exclude_nodes, request.avoid_nodes,
     )  # fmt: skip
 
 
@@ -185,6 +229,10 @@ def _build_shape(request: Request, snapshot: Snapshot, counts: dict[Any, dict[st
         if totals[node.id] >= request.slots
         and (request.trainer_ranks == 1 or allocate((*node.free, *node.held), request) is not None)
     }
+    if request.avoid_nodes:
+        others = {name: node for name, node in big_enough.items() if name not in request.avoid_nodes}
+        if any(node.accepts for node in others.values()):
+            big_enough = others
     accepting = [node for node in big_enough.values() if node.accepts]
     shape = _Shape(
         never_fits=_never_fits_reason(request, eligible, totals, big_enough, snapshot),
@@ -208,6 +256,9 @@ def _never_fits_reason(
     """Why the request fits no node of the pool, even if all slots were free; empty when it fits one."""
     if not snapshot.nodes:
         return "the pool has no nodes"
+    excluded = [node for node in snapshot.nodes if not request.exclude_nodes.isdisjoint((node.id, node.name))]
+    if len(excluded) == len(snapshot.nodes):
+        return "placement.exclude_nodes excludes every node of the pool; clone the run with a shorter list"
     if not eligible and request.isolated and not any(node.isolates_jobs for node in snapshot.nodes):
         return "its trainer runs an uploaded loss function, and no node isolates jobs; see the nodes' job isolation"
     if not eligible:
@@ -235,7 +286,9 @@ def _no_such_slot(request: Request, nodes: Sequence[NodeSnapshot], snapshot: Sna
         return f"no node of {where} has a healthy slot"
     if len(nodes) < len(snapshot.nodes):
         needs = [f"offer {request.model_path}"] if request.model_path else []
-        where += f", of nodes that {' and '.join([*needs, *(['isolate jobs'] if request.isolated else [])])},"
+        needs += ["isolate jobs"] if request.isolated else []
+        needs += ["the run does not exclude"] if request.exclude_nodes else []
+        where += f", of nodes that {' and '.join(needs)},"
     wanted = f"{request.device} slots" if request.device else "slots"
     same = [slot.memory_bytes for slot in slots if request.device in ("", slot.device)]
     if not same:

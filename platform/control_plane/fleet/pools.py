@@ -17,7 +17,15 @@ from control_plane.accounts.models import Project, Team, User
 from control_plane.core.api.errors import FieldError, conflict, not_found, or_not_found, unprocessable
 from control_plane.core.stream import event_stream
 from control_plane.fleet.access import projects_of
-from control_plane.fleet.models import DEFAULT_POOL, Pool, PoolAdmin, PoolTeam, ProjectQuota, Quota
+from control_plane.fleet.models import (
+    DEFAULT_POOL,
+    Pool,
+    PoolAdmin,
+    PoolTeam,
+    ProjectQuota,
+    Quota,
+    Reservation,
+)
 
 
 def default_pool() -> Pool:
@@ -83,14 +91,15 @@ def bind_team(pool: Pool, team: Team) -> None:
 
 
 def unbind_team(pool: Pool, team: Team) -> None:
-    """Forbid the team to use the pool, and delete its quota and those of its projects. Its runs there save a checkpoint
-    and return to the queue (runs.lease_reaper); nodes of the pool start no new jobs of the team. 404 for a team that is
-    not bound."""
+    """Forbid the team to use the pool, and delete its quota, those of its projects and its reservations. Its runs there
+    save a checkpoint and return to the queue (runs.lease_reaper); nodes of the pool start no new jobs of the team. 404
+    for a team that is not bound."""
     with transaction.atomic():
         if not PoolTeam.objects.filter(pool=pool, team=team).delete()[0]:
             raise not_found("team of the pool", team.pk)
         Quota.objects.filter(pool=pool, team=team).delete()
         ProjectQuota.objects.filter(pool=pool, project__team=team).delete()
+        Reservation.objects.filter(pool=pool, team=team).delete()
         _record_team_audit("pool.unbind_team", pool, team)
         publish_pool_change()
 

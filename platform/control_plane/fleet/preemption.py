@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from control_plane.fleet.placement import PlacedQueue, shape_of
-from control_plane.fleet.slot_choice import allocate
+from control_plane.fleet.slot_choice import allocate, fewest
 from control_plane.fleet.snapshot import (
     Holder,
     HolderKind,
@@ -31,7 +31,9 @@ from control_plane.fleet.snapshot import (
     WaitCode,
 )
 
-_WAITS_FOR_SLOTS = (WaitCode.QUOTA, WaitCode.PROJECT_QUOTA, WaitCode.CAPACITY, WaitCode.BEHIND)
+_WAITS_FOR_SLOTS = (
+    WaitCode.QUOTA, WaitCode.PROJECT_QUOTA, WaitCode.CAPACITY, WaitCode.BEHIND, WaitCode.RESERVED, WaitCode.MAINTENANCE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ def _preemptors(placed: PlacedQueue) -> list[Request]:
         request
         for request in placed.order
         if request.id in placed.waiting
+        and request.id not in placed.on_reserved.claims
         and not request.preemptible
         and (
             placed.waiting[request.id].code in _WAITS_FOR_SLOTS
@@ -292,10 +295,4 @@ def _victims_on_node(
         released = of_team >= excess.team and of_project >= excess.project and of_runs >= excess.nominal
         return released and allocate(slots, request) is not None
 
-    chosen = list(staying)
-    if not fits(chosen):
-        return None
-    for holder in reversed(staying):  # the last in the order is spared first
-        others = [one for one in chosen if one is not holder]
-        chosen = others if fits(others) else chosen
-    return chosen
+    return fewest(staying, fits)

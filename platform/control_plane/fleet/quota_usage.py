@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from control_plane.fleet.snapshot import HolderKind, Request, Snapshot, Wait, WaitCode
+from control_plane.fleet.snapshot import Holder, HolderKind, Request, Snapshot, Wait, WaitCode
 
 
 @dataclass
@@ -66,15 +67,18 @@ class QuotaUsage:
         return None
 
 
-def quota_usage(snapshot: Snapshot) -> QuotaUsage:
-    """The slots of teams and projects before anything is placed."""
+def quota_usage(snapshot: Snapshot, borrowers: Iterable[Holder]) -> QuotaUsage:
+    """The slots of teams and projects before anything is placed. `borrowers` are the holders of slots that count toward
+    quotas; those of the snapshot are the ones who can leave theirs for others."""
     held, project_held = dict(snapshot.used), dict(snapshot.project_used)
     accepting = {node.id for node in snapshot.nodes if node.accepts}
     available = sum(len(node.free) for node in snapshot.nodes if node.accepts)
-    for holder in snapshot.holders:
+    for holder in borrowers:
         if holder.kind != HolderKind.RUN:
             held[holder.team] = held.get(holder.team, 0) - len(holder.slots)
             project_held[holder.project] = project_held.get(holder.project, 0) - len(holder.slots)
+    for holder in snapshot.holders:
+        if holder.kind != HolderKind.RUN:
             available += len(holder.slots) if holder.node in accepting else 0
     return QuotaUsage(
         snapshot, dict(snapshot.used), held, dict(snapshot.project_used), project_held, available

@@ -14,18 +14,21 @@ from django.db.models.functions import Coalesce, Extract, Power
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
-from control_plane.fleet import snapshot
+from control_plane.fleet import maintenance, snapshot
 from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
 from control_plane.fleet.models import (
     Lease,
     Liveness,
+    MaintenanceWindow,
     Node,
     Pool,
     PoolAdmin,
     ProjectQuota,
     Quota,
+    Reservation,
     Slot,
 )
+from control_plane.fleet.reservations import HORIZON
 from control_plane.fleet.snapshot import NodeSnapshot, SlotSnapshot, TeamQuota
 
 FORGOTTEN_AFTER = 8  # half-lives
@@ -53,6 +56,7 @@ def node_snapshots(pool: str) -> list[NodeSnapshot]:
                 accepts=accepts, state="" if accepts else node.status.lower(),
                 model_roots=tuple(node.model_roots),
                 isolates_jobs=node.isolates_jobs,
+                returns_at=node.maintenance.ends_at if node.maintenance is not None else None,
             )
         )  # fmt: skip
     return snapshots
@@ -60,6 +64,36 @@ def node_snapshots(pool: str) -> list[NodeSnapshot]:
 
 def _slot_snapshot(slot: Slot) -> SlotSnapshot:
     return SlotSnapshot(slot.name, slot.device, slot.memory_bytes)
+
+
+def reservations(pool: str, *, now: datetime) -> list[snapshot.Reservation]:
+    """The reservations and maintenance windows of a pool that affect what is placed now."""
+    near = {"pool": pool, "starts_at__lte": now + HORIZON, "ends_at__gt": now}
+    found = [
+        snapshot.Reservation(
+            one.pk, one.starts_at, one.ends_at, title_of(one), team=one.team_id, project=one.project_id or "",
+            slots=one.slots, nodes=tuple(one.nodes), device=one.device, allocation=one.allocation,
+        )
+        for one in Reservation.objects.filter(**near).select_related("team", "project").order_by("pk")
+    ]  # fmt: skip
+    for window in MaintenanceWindow.objects.filter(**near).select_related("pool").order_by("pk"):
+        nodes = tuple(maintenance.nodes_of(window))
+        found.append(
+            snapshot.Reservation(window.pk, window.starts_at, window.ends_at, window.reason, nodes=nodes)
+        )
+    return found
+
+
+def title_of(reservation: Reservation) -> str:
+    """For whom it is, in messages: "team blue"."""
+    if reservation.project is None:
+        return f"team {reservation.team.name}"
+    return f"project {reservation.project.name} of team {reservation.team.name}"
+
+
+def is_any_reserved(*, now: datetime) -> bool:
+    """Whether a reservation keeps slots of a pool now or soon."""
+    return Reservation.objects.filter(starts_at__lte=now + HORIZON, ends_at__gt=now).exists()
 
 
 def model_roots(project: Project) -> set[str]:
@@ -197,7 +231,7 @@ def _holder(lease: Lease, team: Team) -> dict[str, str]:
 def _nodes_with_slots() -> Any:
     leases = Prefetch("leases", Lease.objects.filter(released_at=None), to_attr="open_leases")
     slots = Prefetch("slots", Slot.objects.filter(present=True).order_by("name").prefetch_related(leases))
-    return Node.objects.prefetch_related(slots)
+    return Node.objects.select_related("maintenance").prefetch_related(slots)
 
 
 def _natural(name: str) -> tuple[str, int]:

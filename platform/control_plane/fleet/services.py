@@ -255,15 +255,16 @@ def set_scheduling_state(
     latest. Of two drains the second sets the deadline, earlier or later; without one, the deadline of the first stays.
     Any other state cancels the drain."""
     with transaction.atomic():
-        node, pool = _lock_managed(node)
+        node, pool = lock_managed(node)
         change: dict[str, str | None] = {"before": node.intent, "after": state}
         if drain_deadline is not None:
             change["deadline"] = rfc3339(drain_deadline)
         if drain_deadline is not None or state != SchedulingState.DRAINING:
             node.drain_deadline = drain_deadline
+        node.maintenance = None  # the window neither drains it again nor returns it
         pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data=change)
         node.intent = state
-        node.save(update_fields=["intent", "drain_deadline"])
+        node.save(update_fields=["intent", "drain_deadline", "maintenance"])
         pools.publish_pool_change()
     return node
 
@@ -272,7 +273,7 @@ def revoke(node: Node, *, now: datetime) -> Node:
     """Reject the node's credential, remove the node from its pool and end its leases. The runs of the node are the
     caller's concern (runs.pool_services)."""
     with transaction.atomic():
-        node, pool = _lock_managed(node)
+        node, pool = lock_managed(node)
         pools.record_audit("node.revoke", pool, target=("node", node.pk, node.name))
         node.pool, node.liveness = None, Liveness.LOST
         node.desired_revision += 1  # ends a long-polling heartbeat
@@ -296,7 +297,7 @@ def node_revoked_error(node: Node) -> Problem:
     )  # fmt: skip
 
 
-def _lock_managed(node: Node) -> tuple[Node, Pool]:
+def lock_managed(node: Node) -> tuple[Node, Pool]:
     """The locked row and its pool. 404 when the node was just revoked."""
     node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node.pk)
     if node.pool is None:

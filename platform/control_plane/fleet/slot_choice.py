@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from control_plane.fleet.snapshot import Request, SlotSnapshot
+from control_plane.fleet.snapshot import Holder, Request, SlotSnapshot
 from oolong.gpu_slots import device_of
 
 
@@ -29,3 +29,15 @@ def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnaps
     if len(ranks) < request.trainer_ranks or len(ranks) + len(others) < request.slots:
         return None
     return (*ranks, *others)[: request.slots]
+
+
+def fewest(staying: Sequence[Holder], fits: Callable[[Sequence[Holder]], bool]) -> list[Holder] | None:
+    """As few of the holders as possible that have to leave so that `fits` is true; the last ones are spared first.
+    None when all of them do not suffice."""
+    chosen = list(staying)
+    if not fits(chosen):
+        return None
+    for holder in reversed(staying):
+        others = [one for one in chosen if one is not holder]
+        chosen = others if fits(others) else chosen
+    return chosen

@@ -26,6 +26,7 @@ class NodeSnapshot:
     state: str = ""  # why it does not accept jobs: "cordoned"
     model_roots: tuple[str, ...] = ()  # directories of models
     isolates_jobs: bool = False  # from its agent and from each other
+    returns_at: datetime | None = None  # when its maintenance ends and it accepts jobs again
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Request:
     slot_memory_bytes: int = 0  # required memory of each slot
     preemptible: bool = False  # a playground or reward test: it never preempts others
     project: str = ""  # of the team
+    exclude_nodes: frozenset[str] = frozenset()  # names or IDs of nodes on which it is never placed
+    avoid_nodes: frozenset[str] = (
+        frozenset()
+    )  # IDs of nodes on which it is placed only if no other node could hold it
+    saves_checkpoints: bool = False  # it has a trainer: it can leave its slots and continue later
     predicted_seconds: float | None = None  # p90 of the time that it takes; None: unknown
     promised_start: datetime | None = None  # earliest start that an earlier plan has reserved slots for
 
@@ -95,6 +101,34 @@ class ProjectQuota:
 
 
 @dataclass(frozen=True)
+class Reservation:
+    """Slots that are reserved for a team from a start to an end; without a team, nodes that are maintained then."""
+
+    id: str
+    starts_at: datetime
+    ends_at: datetime
+    title: str  # "team blue", or the reason of the maintenance, for messages
+    team: str = ""  # "": nobody may use the slots
+    project: str = ""  # whose runs alone may use the slots; "": all projects of the team
+    slots: int = 0  # on any nodes; 0: all slots of `nodes`
+    nodes: tuple[str, ...] = ()
+    device: str = ""  # of the slots; "": any
+    # Node → names of its slots that an earlier plan has chosen for `slots`
+    allocation: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def is_maintenance(self) -> bool:
+        return not self.team
+
+    def owns(self, team: str, project: str) -> bool:
+        """Whether the slots are kept for runs of this team and project."""
+        return self.team == team != "" and self.project in ("", project)
+
+    def overlaps(self, other: Reservation) -> bool:
+        return self.starts_at < other.ends_at and other.starts_at < self.ends_at
+
+
+@dataclass(frozen=True)
 class LoanRequest:
     """A running attempt that wants idle slots of its node."""
 
@@ -121,6 +155,9 @@ class Snapshot:
     project_quotas: Mapping[str, ProjectQuota] = field(default_factory=dict)  # by project
     # (node, name of a held slot) → when it becomes free (p50); what is unknown is left out
     free_at: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    reservations: Sequence[
+        Reservation
+    ] = ()  # that have not ended; with them, `holders` are all holders of slots
 
     def quota(self, team: str) -> TeamQuota:
         return self.quotas.get(team) or TeamQuota()
@@ -138,6 +175,8 @@ class WaitCode(StrEnum):
     NOT_LENT = "not_lent"  # slots are idle, but their teams do not lend them
     CAPACITY = "capacity"  # slots must become free
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
+    RESERVED = "reserved"  # slots are free, but reserved for a team for a time
+    MAINTENANCE = "maintenance"  # slots are free, but their node is maintained soon
     DELAYED = "delayed"  # a retry that waits for its time
 
 
@@ -158,8 +197,9 @@ class Placement:
 class Preemption:
     holder: str
     kind: HolderKind
-    request: str  # the queued request that gets the slots
+    request: str  # the queued request that gets the slots; "": a reservation keeps them
     lost_gpu_seconds: float
+    why: str = ""  # of a reservation: for whom
 
 
 @dataclass(frozen=True)
@@ -176,6 +216,8 @@ class Plan:
     loans: tuple[Loan, ...] = ()  # one for each loan request
     # The first request that waits for slots → its predicted start. A later plan gets it as its promised start.
     promises: Mapping[str, datetime] = field(default_factory=dict)
+    # Reservation of a number of slots → node → names of these slots. A later plan gets it as its allocation.
+    allocations: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @property
     def positions(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from control_plane.core.infra.clock import rfc3339
+from control_plane.fleet import maintenance
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import may_use, projects_of, team_may_use
 from control_plane.fleet.models import Liveness, SchedulingState
@@ -17,6 +18,7 @@ from control_plane.runs.evacuation import NODE_DRAINING, end_at_deadline, leave_
 from control_plane.runs.events import set_condition
 from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Attempt, Run
+from control_plane.runs.node_failures import quarantine_failing_nodes
 from control_plane.runs.scheduling import can_reschedule
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.termination import fail_attempt, fail_attempt_of_lost_node
@@ -27,11 +29,13 @@ UNRESPONSIVE = "UNRESPONSIVE"  # a condition: the run's node does not respond
 
 
 def reap_leases(*, now: datetime) -> None:
-    """Update the liveness of all nodes, and move runs that must not stay on their node."""
+    """Update the liveness of all nodes, drain and quarantine nodes, and move runs that must not stay on their node."""
+    maintenance.apply_windows(now=now)
     for node in fleet.update_liveness(now=now):
         with transaction.atomic():
             payload = {"node": {"id": node.pk, "name": node.name}, "last_seen_at": rfc3339(node.last_seen_at)}
             outbox.emit_to(projects_of(node.pool_id), f"node.{node.liveness.lower()}", payload, now=now)
+    quarantine_failing_nodes(now=now)
     healthy = Q(
         may_use(pool="node__pool", team="run__project__team"),
         node__liveness=Liveness.READY, node__intent__in=[SchedulingState.ACTIVE, SchedulingState.CORDONED],

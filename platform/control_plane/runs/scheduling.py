@@ -14,7 +14,7 @@ from control_plane.accounts.tokens.token_hashing import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.fleet.models import Node, Pool
+from control_plane.fleet.models import Node, Pool, Reservation
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import Plan, Request, Snapshot
 from control_plane.runs.elastic_engines import (
@@ -33,6 +33,7 @@ from control_plane.runs.evaluators import (
 from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run, RunForecast
+from control_plane.runs.node_failures import avoid_failed_nodes
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.reward_test_policy import untested_reward_error
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
@@ -53,7 +54,8 @@ PROMISE_STEP = timedelta(seconds=5)  # by which a reserved start has to be earli
 def schedule_runs(*, now: datetime) -> int:
     """Start queued runs pool by pool, and record for the others why they wait. Returns how many runs started."""
     waiting = queue()
-    if not waiting and not any_run_wants_engines() and not any_evaluator_wanted_or_active():
+    idle = not waiting and not any_run_wants_engines() and not any_evaluator_wanted_or_active()
+    if idle and not fleet_selectors.is_any_reserved(now=now):
         return 0
     release_finished(now=now)
     placed = 0
@@ -83,6 +85,8 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
         known = queued[run_id].promised_start_at
         if known is None or at < known - PROMISE_STEP:
             Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(promised_start_at=at)
+    for reservation, slots in decisions.allocations.items():
+        Reservation.objects.filter(pk=reservation).exclude(allocation=slots).update(allocation=slots)
     for preemption in decisions.preemptions:
         preempt(preemption, now=now)
     for loan in decisions.loans:
@@ -110,6 +114,8 @@ def snapshot_of(
     nodes = fleet_selectors.node_snapshots(pool)
     predictions = _Predictions(now)
     requests = [*(predictions.with_length(request_of(run)) for run in runs), *extra]
+    requests = avoid_failed_nodes(requests, now=now)
+    reservations = fleet_selectors.reservations(pool, now=now)
     compete = len({request.team for request in requests}) > 1
     return Snapshot(
         now=now,
@@ -120,7 +126,8 @@ def snapshot_of(
         slot_hours=fleet_selectors.decayed_slot_hours(pool, now=now) if compete else {},
         pool=pool,
         teams=fleet_selectors.teams_that_may_use(pool),
-        holders=slot_holders(pool, now=now),
+        holders=slot_holders(pool, now=now, reserved=bool(reservations)),
+        reservations=reservations,
         project_used=fleet_selectors.used_slots_by_project(pool),
         project_quotas=fleet_selectors.project_quotas(pool),
         free_at=predictions.free_at(fleet_selectors.leased_slots(pool)),

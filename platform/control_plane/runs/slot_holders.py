@@ -23,9 +23,9 @@ from oolong.contracts.lifecycle import AttemptStatus, EndReason, RunStatus
 _STOPPABLE = (RunStatus.STARTING, RunStatus.RUNNING)
 
 
-def slot_holders(pool: str, *, now: datetime) -> list[Holder]:
-    """Engines and evaluators that joined later, playgrounds and reward tests, and, in a pool with nominal quotas, all
-    other runs."""
+def slot_holders(pool: str, *, now: datetime, reserved: bool = False) -> list[Holder]:
+    """Engines and evaluators that joined later, playgrounds and reward tests, and, in a pool with nominal quotas or
+    reservations, all other runs."""
     jobs = [*active_evaluators().filter(attempt__node__pool=pool), *joined_engines(pool)]
     attempts = (
         Attempt.objects.filter(run__slots_needed__gt=0, node__pool=pool)
@@ -33,7 +33,7 @@ def slot_holders(pool: str, *, now: datetime) -> list[Holder]:
         .select_related("run__project")
     )
     # A project's nominal quota is part of its team's.
-    if not Quota.objects.filter(pool=pool, nominal_slots__gt=0).exists():
+    if not reserved and not Quota.objects.filter(pool=pool, nominal_slots__gt=0).exists():
         attempts = attempts.filter(run__kind__in=PREEMPTIBLE_KINDS)
     return [*_runs(list(attempts), joined={job.pk for job in jobs}, now=now), *(_joined(job) for job in jobs)]
 
@@ -53,7 +53,7 @@ def preempt(preemption: Preemption, *, now: datetime) -> bool:
         if preemption.kind == HolderKind.PLAYGROUND:
             request_stop(run, EndReason.PREEMPTED, "a run needs its slot", now=now)
         else:
-            message = f"a run within its nominal quota needs its slots in pool {run.pool}"
+            message = preemption.why or f"a run within its nominal quota needs its slots in pool {run.pool}"
             request_preemption(run, attempt, message, now=now)
     return True
 

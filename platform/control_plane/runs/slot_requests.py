@@ -14,6 +14,7 @@ from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS
 from oolong.contracts.run_spec import PlacementSection, RunSpec
 
 PREEMPTIBLE_KINDS = frozenset(DEDICATED_ENDPOINTS)
+CHECKPOINTING_KINDS = frozenset({"rl", "sft"})  # with a trainer: they leave their slots and continue later
 
 
 def sort_runs(runs: Iterable[Run]) -> list[Run]:
@@ -29,6 +30,7 @@ def request_of(run: Run) -> Request:
         model_path=run.base_model.path if run.base_model is not None else "",
         isolated=has_custom_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
         preemptible=run.kind in PREEMPTIBLE_KINDS, project=run.project_id, promised_start=run.promised_start_at,
+        saves_checkpoints=run.kind in CHECKPOINTING_KINDS,
         **slot_requirements(run.placement),
     )  # fmt: skip
 
@@ -48,7 +50,8 @@ def request_of_spec(
         id=id, name=spec.name, team=project.team_id, project=project.pk, slots=spec.slots_needed,
         priority=spec.placement.priority if priority is None else priority, submitted_at=submitted_at,
         model_path=model_path, isolated=has_custom_loss(document), trainer_ranks=trainer_ranks(document),
-        preemptible=spec.kind in PREEMPTIBLE_KINDS, **slot_requirements(spec.placement),
+        preemptible=spec.kind in PREEMPTIBLE_KINDS, saves_checkpoints=spec.kind in CHECKPOINTING_KINDS,
+        **slot_requirements(spec.placement),
     )  # fmt: skip
 
 
@@ -66,4 +69,5 @@ def slot_requirements(placement: PlacementSection) -> dict[str, Any]:
     return {
         "device": placement.device or "",
         "slot_memory_bytes": int((placement.min_gpu_memory_gib or 0) * 2**30),
+        "exclude_nodes": frozenset(placement.exclude_nodes),
     }

@@ -15,6 +15,7 @@ from control_plane.checkpoints import selectors as checkpoint_selectors
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.core.api.errors import FieldError
 from control_plane.fleet.access import pools_of
+from control_plane.fleet.models import Pool
 from control_plane.runs import job_secrets
 from control_plane.runs.lint_context import lint_context
 from control_plane.runs.models import Run
@@ -112,6 +113,20 @@ def _resolve_pool(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
             f"allow that; {elsewhere}, or ask an installation admin: oolong pool set {pool.name} "
             "--trainer-code on",
         )  # fmt: skip
+    if pool is not None and spec.placement.exclude_nodes:
+        _check_excluded_nodes(spec, pool, resolved)
+
+
+def _check_excluded_nodes(spec: RunSpec, pool: Pool, resolved: Resolved) -> None:
+    nodes = list(pool.nodes.order_by("name", "pk").values_list("pk", "name"))
+    known = {identity for node in nodes for identity in node}
+    names = ", ".join(name for _, name in nodes[:10]) or "none"
+    for index, excluded in enumerate(spec.placement.exclude_nodes):
+        if excluded not in known:
+            resolved.add_error(
+                f"/placement/exclude_nodes/{index}", "unknown_node",
+                f"{excluded!r} is no node of pool {pool.name!r}; leave it out, or name one of its nodes: {names}",
+            )  # fmt: skip
 
 
 def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:

@@ -22,6 +22,7 @@ EVENT_TYPES: dict[str, str] = {
     "checkpoint.promoted": "an alias means another checkpoint",
     "node.unresponsive": "a node of the pool is silent",
     "node.lost": "a node of the pool is given up",
+    "node.quarantined": "attempts of several runs failed on a node, and no new jobs start there",
     "sweep.finished": "every run of a sweep has ended, or the sweep was cancelled",
     "webhook.disabled": "another webhook of the project was turned off, because it failed for too long",
     "webhook.test": "somebody asked for a test; it is sent to that webhook alone",

@@ -8,10 +8,10 @@ import typer
 
 from oolong.cli.output import JsonOption, show_done, show_json, show_table
 from oolong.cli.pool import PoolOption
+from oolong.cli.pool_calendar import UNITS
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Nodes of a pool and their slots.")
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 NodeArgument = Annotated[str, typer.Argument(help="id of the node (node_…)")]
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 from typer.exceptions import TyperException
 
+from oolong.cli import pool_calendar
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_table
 from oolong.cli.run_output import eta_text
 from oolong.client import Client
@@ -20,6 +21,9 @@ teams_app = typer.Typer(no_args_is_help=True, help="The teams that may use a poo
 admins_app = typer.Typer(no_args_is_help=True, help="The people who manage a pool.")
 app.add_typer(teams_app, name="teams")
 app.add_typer(admins_app, name="admins")
+app.add_typer(pool_calendar.reservation_app, name="reservation")
+app.add_typer(pool_calendar.maintenance_app, name="maintenance")
+app.add_typer(pool_calendar.quarantine_app, name="quarantine")
 
 Switch = Literal["on", "off"]
 PoolOption = Annotated[

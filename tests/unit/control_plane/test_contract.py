@@ -554,6 +554,15 @@ pool teams remove
 pool admins list
 pool admins add
 pool admins remove
+pool reservation list
+pool reservation create
+pool reservation cancel
+pool maintenance list
+pool maintenance create
+pool maintenance cancel
+pool quarantine list
+pool quarantine add
+pool quarantine release
 token create|list|revoke|rotate
 audit list|export
 ci init|gate

@@ -269,6 +269,22 @@ export const pool = (name?: string) =>
     refetchInterval: 10_000,
   });
 
+/** The reservations of a pool that have not ended. */
+export const reservations = (pool: string) =>
+  queryOptions({
+    queryKey: ["pool", pool, "reservations"],
+    queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/reservations", { path: { pool_name: pool } }, signal)).data,
+    refetchInterval: 60_000,
+  });
+
+/** The maintenance windows of a pool that have not ended. */
+export const maintenance = (pool: string) =>
+  queryOptions({
+    queryKey: ["pool", pool, "maintenance"],
+    queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/maintenance", { path: { pool_name: pool } }, signal)).data,
+    refetchInterval: 60_000,
+  });
+
 /** The teams of a pool with their quotas. Only for admins of the pool. */
 export const poolTeams = (name: string) =>
   queryOptions({

@@ -1908,6 +1908,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pool/nodes/{node_id}/quarantine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Quarantine a node
+         * @description No new jobs start on it until it is released; running jobs continue. A node on which attempts of three runs failed for reasons of the infrastructure within six hours is quarantined by itself.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["quarantine_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pool/nodes/{node_id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release a node from quarantine
+         * @description New jobs start on it again. Failures until now do not quarantine it again.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["release_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pool/nodes/{node_id}/revoke": {
         parameters: {
             query?: never;
@@ -2097,6 +2141,106 @@ export interface paths {
          */
         post: operations["create_join_token"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/maintenance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the maintenance windows of a pool
+         * @description Those that have not ended, the next one first; with `state=all` ended ones too.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["list_maintenance"];
+        put?: never;
+        /**
+         * Plan the maintenance of nodes
+         * @description Nothing is placed on the nodes that would outlive the start, unless it can save a checkpoint in time. Fifteen minutes before the start they are drained with the start as the deadline, and at the end they accept jobs again. Uncordoning a node before the end cancels its maintenance.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["create_maintenance"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/maintenance/{window_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a maintenance window
+         * @description Nodes that it drains accept jobs again. Runs that have been asked to leave still save a checkpoint and return to the queue.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        delete: operations["cancel_maintenance"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/reservations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the reservations of a pool
+         * @description Those that have not ended, the next one first; with `state=all` ended ones too.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["list_reservations"];
+        put?: never;
+        /**
+         * Reserve slots for a team
+         * @description From the start to the end, `slots` slots or all slots of `nodes` are reserved for runs of the team or project, which start there beyond their quotas. Before the start other runs use them only if they are predicted to end in time or can save a checkpoint; five minutes before it the ones that are left save a checkpoint and return to the queue. Playgrounds and borrowed engines use them until they are needed.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["create_reservation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/reservations/{reservation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a reservation
+         * @description Its slots are for everybody again. Runs that use them stay, and count toward the quota from now on.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        delete: operations["cancel_reservation"];
         options?: never;
         head?: never;
         patch?: never;
@@ -4410,6 +4554,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        Allocation: {
+            node: components["schemas"]["Named"];
+            slots: string[];
+        };
         AppointRequest: {
             username: string;
         };
@@ -4511,6 +4659,8 @@ export interface components {
         BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         ByEnum: "run" | "project" | "team";
+        /** @enum {string} */
+        CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
             answer: string;
@@ -4922,6 +5072,8 @@ export interface components {
             /** @description the beginning of the answer */
             excerpt: string;
         };
+        /** @enum {string} */
+        DeviceEnum: "cpu" | "cuda";
         Difference: {
             identical: boolean;
             /** @description prompts that only the newer one has */
@@ -5472,6 +5624,49 @@ export interface components {
             password: string;
         };
         Logs: components["schemas"]["Log"] | components["schemas"]["LogFiles"];
+        MaintainRequest: {
+            /**
+             * Format: date-time
+             * @description now when left out
+             */
+            starts_at?: string;
+            /** Format: date-time */
+            ends_at?: string;
+            /** @description instead of ends_at: from the start on */
+            duration_seconds?: number;
+            /** @description ids or names; left out: every node of the pool */
+            nodes?: string[];
+            /** @description shown to those who wait */
+            reason: string;
+        } | unknown | unknown;
+        MaintenanceWindow: {
+            id: string;
+            pool: string;
+            /** @description the nodes that are maintained, as the pool is now */
+            nodes: components["schemas"]["Named"][];
+            /** Format: date-time */
+            starts_at: string;
+            /** Format: date-time */
+            ends_at: string;
+            state: components["schemas"]["CalendarState"];
+            reason: string;
+            /** @description username */
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description every node of the pool is maintained */
+            whole_pool: boolean;
+            /**
+             * Format: date-time
+             * @description from then on the nodes are drained
+             */
+            drains_at: string;
+        };
+        MaintenanceWindowPage: {
+            data: components["schemas"]["MaintenanceWindow"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Mapping: {
             prompt_column: string;
             answer_column: string;
@@ -5788,13 +5983,24 @@ export interface components {
              * @description when the node's runs are stopped; null: it does not drain, or without a deadline
              */
             drain_deadline: string | null;
+            /**
+             * Format: date-time
+             * @description when the maintenance that drains the node ends and it accepts jobs again
+             */
+            maintenance_ends_at: string | null;
+            /**
+             * Format: date-time
+             * @description no new jobs start until a pool admin releases the node; null: not quarantined
+             */
+            quarantined_at: string | null;
+            quarantine_reason: string;
             /** Format: date-time */
             enrolled_at: string;
             /** Format: date-time */
             last_seen_at: string;
         };
         /** @enum {string} */
-        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST" | "REVOKED";
+        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "QUARANTINED" | "DRAINING" | "DRAINED" | "LOST" | "REVOKED";
         NullEnum: null;
         /** Objective */
         Objective: {
@@ -6123,6 +6329,10 @@ export interface components {
         };
         /** @enum {string} */
         PurposeEnum: "dataset" | "model";
+        QuarantineRequest: {
+            /** @description shown on the node until it is released */
+            reason: string;
+        };
         QueueEntry: {
             /** @description empty when the run is another team's */
             run_id: string;
@@ -6175,6 +6385,59 @@ export interface components {
             /** @description which collection the row comes from, or empty */
             source: string;
         };
+        Reservation: {
+            id: string;
+            pool: string;
+            /** @description of which all slots are reserved; empty: `slots` slots on any nodes */
+            nodes: components["schemas"]["Named"][];
+            /** Format: date-time */
+            starts_at: string;
+            /** Format: date-time */
+            ends_at: string;
+            state: components["schemas"]["CalendarState"];
+            reason: string;
+            /** @description username */
+            created_by: string;
+            /** Format: date-time */
+            created_at: string;
+            team: components["schemas"]["Named"];
+            /** @description whose runs alone get the slots; null: all of the team */
+            project: components["schemas"]["Named"] | null;
+            /** @description number of reserved slots */
+            slots: number;
+            /** @description of the slots; empty: any */
+            device: string;
+            /** @description the slots that the pool has chosen: from 24 hours before the start */
+            allocation: components["schemas"]["Allocation"][];
+        };
+        ReservationPage: {
+            data: components["schemas"]["Reservation"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        ReserveRequest: ({
+            /**
+             * Format: date-time
+             * @description now when left out
+             */
+            starts_at?: string;
+            /** Format: date-time */
+            ends_at?: string;
+            /** @description instead of ends_at: from the start on */
+            duration_seconds?: number;
+            /** @description id or name of a team that may use the pool */
+            team: string;
+            /** @description id or name of the team's project whose runs alone get the slots */
+            project?: string;
+            /** @description number of slots, on nodes that the pool chooses */
+            slots?: number;
+            /** @description ids or names of nodes of which all slots are reserved */
+            nodes?: string[];
+            /** @description of the slots; left out: any */
+            device?: components["schemas"]["DeviceEnum"];
+            /** @description what for */
+            reason?: string;
+        } | unknown | unknown) & (unknown | unknown);
         /** @enum {string} */
         ResultEnum: "green" | "amber" | "red";
         Retention: {
@@ -7367,7 +7630,7 @@ export interface components {
             };
         };
         /** @enum {string} */
-        WebhookEventType: "run.queued" | "run.starting" | "run.running" | "run.recovering" | "run.pausing" | "run.paused" | "run.stopping" | "run.finalizing" | "run.succeeded" | "run.stopped" | "run.failed" | "alert.fired" | "alert.resolved" | "checkpoint.stored" | "checkpoint.promoted" | "node.unresponsive" | "node.lost" | "sweep.finished" | "webhook.disabled" | "webhook.test";
+        WebhookEventType: "run.queued" | "run.starting" | "run.running" | "run.recovering" | "run.pausing" | "run.paused" | "run.stopping" | "run.finalizing" | "run.succeeded" | "run.stopped" | "run.failed" | "alert.fired" | "alert.resolved" | "checkpoint.stored" | "checkpoint.promoted" | "node.unresponsive" | "node.lost" | "node.quarantined" | "sweep.finished" | "webhook.disabled" | "webhook.test";
         WebhookFormRequest: {
             name: string;
             /** @description https on the open internet, or in an allowed network */
@@ -7656,6 +7919,7 @@ export interface components {
              *       "pool": "default",
              *       "device": null,
              *       "min_gpu_memory_gib": null,
+             *       "exclude_nodes": [],
              *       "priority": 500
              *     }
              */
@@ -8103,6 +8367,11 @@ export interface components {
              * @default null
              */
             min_gpu_memory_gib: number | null;
+            /**
+             * @description names or ids of nodes of the pool on which the run is never placed
+             * @default []
+             */
+            exclude_nodes: string[];
             /**
              * @description higher goes first
              * @default 500
@@ -8852,6 +9121,8 @@ export interface components {
             device?: ("cpu" | "cuda") | null;
             /** @description memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one */
             min_gpu_memory_gib?: number | null;
+            /** @description names or ids of nodes of the pool on which the run is never placed */
+            exclude_nodes?: string[] | null;
             /** @description higher goes first */
             priority?: number | null;
         };
@@ -9187,6 +9458,7 @@ export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
+export type Allocation = components['schemas']['Allocation'];
 export type AppointRequest = components['schemas']['AppointRequest'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
@@ -9202,6 +9474,7 @@ export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
 export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type ByEnum = components['schemas']['ByEnum'];
+export type CalendarState = components['schemas']['CalendarState'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
 export type ChangeRequest = components['schemas']['ChangeRequest'];
@@ -9241,6 +9514,7 @@ export type Delivery = components['schemas']['Delivery'];
 export type DeliveryPage = components['schemas']['DeliveryPage'];
 export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
 export type DeliveryTry = components['schemas']['DeliveryTry'];
+export type DeviceEnum = components['schemas']['DeviceEnum'];
 export type Difference = components['schemas']['Difference'];
 export type DrainRequest = components['schemas']['DrainRequest'];
 export type DryRun = components['schemas']['DryRun'];
@@ -9310,6 +9584,9 @@ export type LogFiles = components['schemas']['LogFiles'];
 export type LoginMethod = components['schemas']['LoginMethod'];
 export type LoginRequest = components['schemas']['LoginRequest'];
 export type Logs = components['schemas']['Logs'];
+export type MaintainRequest = components['schemas']['MaintainRequest'];
+export type MaintenanceWindow = components['schemas']['MaintenanceWindow'];
+export type MaintenanceWindowPage = components['schemas']['MaintenanceWindowPage'];
 export type Mapping = components['schemas']['Mapping'];
 export type MappingRequest = components['schemas']['MappingRequest'];
 export type Me = components['schemas']['Me'];
@@ -9382,6 +9659,7 @@ export type ProjectQuota = components['schemas']['ProjectQuota'];
 export type ProjectQuotaChangeRequest = components['schemas']['ProjectQuotaChangeRequest'];
 export type ProjectQuotaPage = components['schemas']['ProjectQuotaPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
+export type QuarantineRequest = components['schemas']['QuarantineRequest'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type QueuedAhead = components['schemas']['QueuedAhead'];
 export type Quota = components['schemas']['Quota'];
@@ -9389,6 +9667,9 @@ export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
 export type QuotaPage = components['schemas']['QuotaPage'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
+export type Reservation = components['schemas']['Reservation'];
+export type ReservationPage = components['schemas']['ReservationPage'];
+export type ReserveRequest = components['schemas']['ReserveRequest'];
 export type ResultEnum = components['schemas']['ResultEnum'];
 export type Retention = components['schemas']['Retention'];
 export type RetentionDecision = components['schemas']['RetentionDecision'];
@@ -9633,7 +9914,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000030",
+                     *       "upload_id": "upl_01jy0000000000000000000032",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": false
@@ -9704,7 +9985,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "node_id": "node_01jy0000000000000000000031",
+                     *       "node_id": "node_01jy0000000000000000000033",
                      *       "credential": "oolnode_…",
                      *       "heartbeat_seconds": 10,
                      *       "lease_ttl_seconds": 45,
@@ -9966,7 +10247,7 @@ export interface operations {
                      *           "token": "…",
                      *           "jobs": [
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000032",
+                     *               "job_id": "job_01jy0000000000000000000034",
                      *               "name": "controller",
                      *               "kind": "controller",
                      *               "index": 0,
@@ -9981,7 +10262,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000033",
+                     *               "job_id": "job_01jy0000000000000000000035",
                      *               "name": "reward",
                      *               "kind": "reward",
                      *               "index": 0,
@@ -9996,7 +10277,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000034",
+                     *               "job_id": "job_01jy0000000000000000000036",
                      *               "name": "rollout-0",
                      *               "kind": "rollout",
                      *               "index": 0,
@@ -10045,10 +10326,10 @@ export interface operations {
                      *       ],
                      *       "acknowledged": [],
                      *       "imports": [
-                     *         "imp_01jy0000000000000000000024"
+                     *         "imp_01jy0000000000000000000026"
                      *       ],
                      *       "model_checks": [
-                     *         "mchk_01jy0000000000000000000025"
+                     *         "mchk_01jy0000000000000000000027"
                      *       ],
                      *       "heartbeat_seconds": 10,
                      *       "revision": 0
@@ -10082,7 +10363,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -10096,7 +10377,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "import_id": "imp_01jy0000000000000000000024",
+                     *       "import_id": "imp_01jy0000000000000000000026",
                      *       "endpoint": "https://hub.test",
                      *       "model": "a/b",
                      *       "revision": "main",
@@ -10130,7 +10411,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -10177,7 +10458,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -10232,7 +10513,7 @@ export interface operations {
                 "X-Part-SHA256": string;
             };
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
                 number: number;
             };
@@ -10280,7 +10561,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -10333,7 +10614,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -10358,7 +10639,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "imp_01jy0000000000000000000024",
+                     *       "upload_id": "imp_01jy0000000000000000000026",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -10449,7 +10730,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000025 */
+                /** @example mchk_01jy0000000000000000000027 */
                 check_id: string;
             };
             cookie?: never;
@@ -10463,7 +10744,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "check_id": "mchk_01jy0000000000000000000025",
+                     *       "check_id": "mchk_01jy0000000000000000000027",
                      *       "path": "/models/tiny"
                      *     }
                      */
@@ -10494,7 +10775,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000025 */
+                /** @example mchk_01jy0000000000000000000027 */
                 check_id: string;
             };
             cookie?: never;
@@ -10552,7 +10833,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000025 */
+                /** @example mchk_01jy0000000000000000000027 */
                 check_id: string;
             };
             cookie?: never;
@@ -10785,15 +11066,15 @@ export interface operations {
                      *           "action": "service_account.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000036",
+                     *           "request_id": "req_01jy0000000000000000000038",
                      *           "target": {
                      *             "kind": "service_account",
-                     *             "id": "usr_01jy0000000000000000000029",
+                     *             "id": "usr_01jy0000000000000000000031",
                      *             "name": "ci"
                      *           },
                      *           "message": "",
@@ -10809,15 +11090,15 @@ export interface operations {
                      *           "action": "invitation.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000037",
+                     *           "request_id": "req_01jy0000000000000000000039",
                      *           "target": {
                      *             "kind": "invitation",
-                     *             "id": "inv_01jy0000000000000000000028",
+                     *             "id": "inv_01jy0000000000000000000030",
                      *             "name": ""
                      *           },
                      *           "message": "",
@@ -10834,12 +11115,12 @@ export interface operations {
                      *           "action": "sweep.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000038",
+                     *           "request_id": "req_01jy0000000000000000000040",
                      *           "target": {
                      *             "kind": "sweep",
                      *             "id": "swp_01jy0000000000000000000014",
@@ -10856,12 +11137,12 @@ export interface operations {
                      *           "action": "template.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000039",
+                     *           "request_id": "req_01jy0000000000000000000041",
                      *           "target": {
                      *             "kind": "template",
                      *             "id": "tpl_01jy0000000000000000000013",
@@ -10878,12 +11159,12 @@ export interface operations {
                      *           "action": "webhook.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000040",
+                     *           "request_id": "req_01jy0000000000000000000042",
                      *           "target": {
                      *             "kind": "webhook",
                      *             "id": "whk_01jy0000000000000000000015",
@@ -10904,15 +11185,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000041",
+                     *           "request_id": "req_01jy0000000000000000000043",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000042",
+                     *             "id": "run_01jy0000000000000000000044",
                      *             "name": "chat with tiny"
                      *           },
                      *           "message": "",
@@ -10928,15 +11209,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000043",
+                     *           "request_id": "req_01jy0000000000000000000045",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000044",
+                     *             "id": "run_01jy0000000000000000000046",
                      *             "name": "test of exact_match"
                      *           },
                      *           "message": "",
@@ -10952,12 +11233,12 @@ export interface operations {
                      *           "action": "project.checkpoint_gate",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000045",
+                     *           "request_id": "req_01jy0000000000000000000047",
                      *           "target": {
                      *             "kind": "project",
                      *             "id": "prj_01jy0000000000000000000003",
@@ -11034,6 +11315,7 @@ export interface operations {
                      *                 "pool": "default",
                      *                 "device": null,
                      *                 "priority": 500,
+                     *                 "exclude_nodes": [],
                      *                 "min_gpu_memory_gib": null
                      *               },
                      *               "evaluation": {
@@ -11066,12 +11348,12 @@ export interface operations {
                      *           "action": "project.checkpoint_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000046",
+                     *           "request_id": "req_01jy0000000000000000000048",
                      *           "target": {
                      *             "kind": "project",
                      *             "id": "prj_01jy0000000000000000000003",
@@ -11094,12 +11376,12 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000047",
+                     *           "request_id": "req_01jy0000000000000000000049",
                      *           "target": {
                      *             "kind": "run",
                      *             "id": "run_01jy0000000000000000000017",
@@ -11118,15 +11400,15 @@ export interface operations {
                      *           "action": "secret.set",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000048",
+                     *           "request_id": "req_01jy0000000000000000000050",
                      *           "target": {
                      *             "kind": "secret",
-                     *             "id": "sec_01jy0000000000000000000049",
+                     *             "id": "sec_01jy0000000000000000000051",
                      *             "name": "HUB"
                      *           },
                      *           "message": "",
@@ -11145,12 +11427,12 @@ export interface operations {
                      *           "action": "project.dataset_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000035",
+                     *             "id": "usr_01jy0000000000000000000037",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000026"
+                     *             "token_id": "tok_01jy0000000000000000000028"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000050",
+                     *           "request_id": "req_01jy0000000000000000000052",
                      *           "target": {
                      *             "kind": "project",
                      *             "id": "prj_01jy0000000000000000000003",
@@ -11180,7 +11462,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "node",
-                     *             "id": "node_01jy0000000000000000000051",
+                     *             "id": "node_01jy0000000000000000000053",
                      *             "name": "another node"
                      *           },
                      *           "message": "",
@@ -11276,7 +11558,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000052",
+                     *             "id": "tok_01jy0000000000000000000054",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -11303,7 +11585,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000053",
+                     *             "id": "tok_01jy0000000000000000000055",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -11330,7 +11612,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000054",
+                     *             "id": "tok_01jy0000000000000000000056",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -11357,7 +11639,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000055",
+                     *             "id": "tok_01jy0000000000000000000057",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -11384,7 +11666,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000056",
+                     *             "id": "tok_01jy0000000000000000000058",
                      *             "name": "installation:admin"
                      *           },
                      *           "message": "",
@@ -11411,7 +11693,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000057",
+                     *             "id": "tok_01jy0000000000000000000059",
                      *             "name": "team:admin"
                      *           },
                      *           "message": "",
@@ -11438,7 +11720,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000058",
+                     *             "id": "tok_01jy0000000000000000000060",
                      *             "name": "webhooks:admin"
                      *           },
                      *           "message": "",
@@ -11465,7 +11747,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000059",
+                     *             "id": "tok_01jy0000000000000000000061",
                      *             "name": "secrets:write"
                      *           },
                      *           "message": "",
@@ -11492,7 +11774,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000060",
+                     *             "id": "tok_01jy0000000000000000000062",
                      *             "name": "secrets:read"
                      *           },
                      *           "message": "",
@@ -11519,7 +11801,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000061",
+                     *             "id": "tok_01jy0000000000000000000063",
                      *             "name": "audit:read"
                      *           },
                      *           "message": "",
@@ -11546,7 +11828,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000062",
+                     *             "id": "tok_01jy0000000000000000000064",
                      *             "name": "project:admin"
                      *           },
                      *           "message": "",
@@ -11573,7 +11855,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000063",
+                     *             "id": "tok_01jy0000000000000000000065",
                      *             "name": "project:read"
                      *           },
                      *           "message": "",
@@ -11600,7 +11882,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000064",
+                     *             "id": "tok_01jy0000000000000000000066",
                      *             "name": "members:admin"
                      *           },
                      *           "message": "",
@@ -11627,7 +11909,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000065",
+                     *             "id": "tok_01jy0000000000000000000067",
                      *             "name": "members:write"
                      *           },
                      *           "message": "",
@@ -11654,7 +11936,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000066",
+                     *             "id": "tok_01jy0000000000000000000068",
                      *             "name": "members:read"
                      *           },
                      *           "message": "",
@@ -11681,7 +11963,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000067",
+                     *             "id": "tok_01jy0000000000000000000069",
                      *             "name": "tokens:admin"
                      *           },
                      *           "message": "",
@@ -11708,7 +11990,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000068",
+                     *             "id": "tok_01jy0000000000000000000070",
                      *             "name": "tokens:write"
                      *           },
                      *           "message": "",
@@ -11735,7 +12017,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000069",
+                     *             "id": "tok_01jy0000000000000000000071",
                      *             "name": "tokens:read"
                      *           },
                      *           "message": "",
@@ -11762,7 +12044,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000070",
+                     *             "id": "tok_01jy0000000000000000000072",
                      *             "name": "pool:admin"
                      *           },
                      *           "message": "",
@@ -11789,7 +12071,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000071",
+                     *             "id": "tok_01jy0000000000000000000073",
                      *             "name": "pool:read"
                      *           },
                      *           "message": "",
@@ -11816,7 +12098,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000072",
+                     *             "id": "tok_01jy0000000000000000000074",
                      *             "name": "checkpoints:admin"
                      *           },
                      *           "message": "",
@@ -11843,7 +12125,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000073",
+                     *             "id": "tok_01jy0000000000000000000075",
                      *             "name": "checkpoints:write"
                      *           },
                      *           "message": "",
@@ -11870,7 +12152,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000074",
+                     *             "id": "tok_01jy0000000000000000000076",
                      *             "name": "checkpoints:read"
                      *           },
                      *           "message": "",
@@ -11897,7 +12179,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000075",
+                     *             "id": "tok_01jy0000000000000000000077",
                      *             "name": "functions:write"
                      *           },
                      *           "message": "",
@@ -11924,7 +12206,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000076",
+                     *             "id": "tok_01jy0000000000000000000078",
                      *             "name": "functions:read"
                      *           },
                      *           "message": "",
@@ -11951,7 +12233,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000077",
+                     *             "id": "tok_01jy0000000000000000000079",
                      *             "name": "models:write"
                      *           },
                      *           "message": "",
@@ -11978,7 +12260,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000078",
+                     *             "id": "tok_01jy0000000000000000000080",
                      *             "name": "models:read"
                      *           },
                      *           "message": "",
@@ -12005,7 +12287,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000079",
+                     *             "id": "tok_01jy0000000000000000000081",
                      *             "name": "datasets:write"
                      *           },
                      *           "message": "",
@@ -12032,7 +12314,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000080",
+                     *             "id": "tok_01jy0000000000000000000082",
                      *             "name": "datasets:read"
                      *           },
                      *           "message": "",
@@ -12059,7 +12341,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000081",
+                     *             "id": "tok_01jy0000000000000000000083",
                      *             "name": "sessions:write"
                      *           },
                      *           "message": "",
@@ -12086,7 +12368,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000082",
+                     *             "id": "tok_01jy0000000000000000000084",
                      *             "name": "runs:admin"
                      *           },
                      *           "message": "",
@@ -12113,7 +12395,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000083",
+                     *             "id": "tok_01jy0000000000000000000085",
                      *             "name": "runs:write"
                      *           },
                      *           "message": "",
@@ -12140,7 +12422,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000084",
+                     *             "id": "tok_01jy0000000000000000000086",
                      *             "name": "runs:read"
                      *           },
                      *           "message": "",
@@ -12167,7 +12449,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000085",
+                     *             "id": "tok_01jy0000000000000000000087",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -12746,6 +13028,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 500,
+                     *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
                      *             "evaluation": {
@@ -12918,6 +13201,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "seed": 1
@@ -13041,6 +13325,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
@@ -13208,7 +13493,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000086",
+                     *       "id": "run_01jy0000000000000000000088",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
@@ -13407,6 +13692,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -13519,6 +13805,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
@@ -13867,7 +14154,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000087",
+                     *           "id": "ckpt_01jy0000000000000000000089",
                      *           "run": {
                      *             "id": "run_01jy0000000000000000000017",
                      *             "name": "secret plan"
@@ -14437,8 +14724,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "31f9b959a8f02a6f7cb34e7faf80992b8e4cf71e2af5f5ff9410da7b7bbe03f2",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=31f9b959a8f02a6f7cb34e7faf80992b8e4cf71e2af5f5ff9410da7b7bbe03f2"
+                     *       "sha256": "4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -14576,7 +14863,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "dsval_01jy0000000000000000000088",
+                     *           "id": "dsval_01jy0000000000000000000090",
                      *           "state": "VALID",
                      *           "message": "",
                      *           "upload_id": "upl_01jy0000000000000000000008",
@@ -15012,7 +15299,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01jy0000000000000000000089",
+                     *       "id": "dsval_01jy0000000000000000000091",
                      *       "state": "QUEUED",
                      *       "message": "",
                      *       "upload_id": "upl_01jy0000000000000000000008",
@@ -15861,7 +16148,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000090",
+                     *       "id": "dsv_01jy0000000000000000000092",
                      *       "dataset": {
                      *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
@@ -15909,7 +16196,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000090",
+                     *       "id": "dsv_01jy0000000000000000000092",
                      *       "dataset": {
                      *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
@@ -16052,12 +16339,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "msr_01jy0000000000000000000091",
+                     *       "id": "msr_01jy0000000000000000000093",
                      *       "state": "DONE",
                      *       "message": "",
-                     *       "version_id": "dsv_01jy0000000000000000000092",
+                     *       "version_id": "dsv_01jy0000000000000000000094",
                      *       "model": {
-                     *         "id": "mdl_01jy0000000000000000000093",
+                     *         "id": "mdl_01jy0000000000000000000095",
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
@@ -16094,12 +16381,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "msr_01jy0000000000000000000091",
+                     *       "id": "msr_01jy0000000000000000000093",
                      *       "state": "DONE",
                      *       "message": "",
-                     *       "version_id": "dsv_01jy0000000000000000000092",
+                     *       "version_id": "dsv_01jy0000000000000000000094",
                      *       "model": {
-                     *         "id": "mdl_01jy0000000000000000000093",
+                     *         "id": "mdl_01jy0000000000000000000095",
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
@@ -16362,7 +16649,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01jy0000000000000000000094",
+                     *       "id": "ds_01jy0000000000000000000096",
                      *       "name": "letters",
                      *       "description": "Sums of letters.",
                      *       "created_by": "alice",
@@ -16703,7 +16990,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000095",
+                     *       "id": "dsv_01jy0000000000000000000097",
                      *       "dataset": {
                      *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
@@ -16750,7 +17037,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000095",
+                     *       "id": "dsv_01jy0000000000000000000097",
                      *       "dataset": {
                      *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
@@ -17127,9 +17414,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000096",
+                     *       "id": "fnv_01jy0000000000000000000098",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000097",
+                     *         "id": "fn_01jy0000000000000000000099",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -17153,9 +17440,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000096",
+                     *       "id": "fnv_01jy0000000000000000000098",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000097",
+                     *         "id": "fn_01jy0000000000000000000099",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -17325,7 +17612,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "inv_01jy0000000000000000000028",
+                     *           "id": "inv_01jy0000000000000000000030",
                      *           "level": "project",
                      *           "role": "viewer",
                      *           "note": "",
@@ -17390,7 +17677,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "inv_01jy0000000000000000000098",
+                     *       "id": "inv_01jy0000000000000000000100",
                      *       "level": "project",
                      *       "role": "editor",
                      *       "note": "for the new colleague",
@@ -17430,7 +17717,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example inv_01jy0000000000000000000028 */
+                /** @example inv_01jy0000000000000000000030 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -17492,11 +17779,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000099",
+                     *         "id": "team_01jy0000000000000000000101",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000100",
+                     *         "id": "prj_01jy0000000000000000000102",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
@@ -17553,11 +17840,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000099",
+                     *         "id": "team_01jy0000000000000000000101",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000100",
+                     *         "id": "prj_01jy0000000000000000000102",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
@@ -17603,7 +17890,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000035",
+                     *         "id": "usr_01jy0000000000000000000037",
                      *         "username": "alice"
                      *       },
                      *       "team": {
@@ -17647,7 +17934,7 @@ export interface operations {
                      *         "webhooks:admin"
                      *       ],
                      *       "token": {
-                     *         "id": "tok_01jy0000000000000000000026",
+                     *         "id": "tok_01jy0000000000000000000028",
                      *         "name": "test",
                      *         "expires_at": null
                      *       },
@@ -17691,84 +17978,84 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000101",
+                     *           "id": "usr_01jy0000000000000000000103",
                      *           "username": "admin",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000027",
+                     *           "id": "usr_01jy0000000000000000000029",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000102",
+                     *           "id": "usr_01jy0000000000000000000104",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000035",
+                     *           "id": "usr_01jy0000000000000000000037",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000103",
+                     *           "id": "usr_01jy0000000000000000000105",
                      *           "username": "editor",
                      *           "role": "editor",
                      *           "project_role": "editor",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000104",
+                     *           "id": "usr_01jy0000000000000000000106",
                      *           "username": "expired",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000105",
+                     *           "id": "usr_01jy0000000000000000000107",
                      *           "username": "operator",
                      *           "role": "operator",
                      *           "project_role": "operator",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000106",
+                     *           "id": "usr_01jy0000000000000000000108",
                      *           "username": "pool admin",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000107",
+                     *           "id": "usr_01jy0000000000000000000109",
                      *           "username": "pool admin of another pool",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000108",
+                     *           "id": "usr_01jy0000000000000000000110",
                      *           "username": "revoked",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000109",
+                     *           "id": "usr_01jy0000000000000000000111",
                      *           "username": "switched off",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000110",
+                     *           "id": "usr_01jy0000000000000000000112",
                      *           "username": "viewer",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
@@ -17827,7 +18114,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000101",
+                     *       "id": "usr_01jy0000000000000000000103",
                      *       "username": "admin",
                      *       "role": "admin",
                      *       "project_role": "admin",
@@ -17862,7 +18149,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000029 */
                 user_id: string;
             };
             cookie?: never;
@@ -17900,7 +18187,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000029 */
                 user_id: string;
             };
             cookie?: never;
@@ -17923,7 +18210,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000027",
+                     *       "id": "usr_01jy0000000000000000000029",
                      *       "username": "admin of the installation",
                      *       "role": "admin",
                      *       "project_role": "editor",
@@ -18840,7 +19127,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "imp_01jy0000000000000000000024",
+                     *           "id": "imp_01jy0000000000000000000026",
                      *           "name": "secret plan",
                      *           "hub": "https://hub.test",
                      *           "hub_model": "a/b",
@@ -18910,7 +19197,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000024",
+                     *       "id": "imp_01jy0000000000000000000026",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -18936,7 +19223,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000024",
+                     *       "id": "imp_01jy0000000000000000000026",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -18980,7 +19267,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -18994,7 +19281,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000024",
+                     *       "id": "imp_01jy0000000000000000000026",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -19034,7 +19321,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000024 */
+                /** @example imp_01jy0000000000000000000026 */
                 import_id: string;
             };
             cookie?: never;
@@ -19048,7 +19335,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000024",
+                     *       "id": "imp_01jy0000000000000000000026",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -19193,7 +19480,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000111",
+                     *       "id": "bm_01jy0000000000000000000113",
                      *       "name": "small",
                      *       "number": null,
                      *       "ref": "",
@@ -19228,7 +19515,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000111",
+                     *       "id": "bm_01jy0000000000000000000113",
                      *       "name": "small",
                      *       "number": null,
                      *       "ref": "",
@@ -19482,7 +19769,7 @@ export interface operations {
                      *           "open": true,
                      *           "sides": [
                      *             {
-                     *               "run": "run_01jy0000000000000000000042",
+                     *               "run": "run_01jy0000000000000000000044",
                      *               "model": {
                      *                 "id": "bm_01jy0000000000000000000006",
                      *                 "name": "tiny",
@@ -19493,7 +19780,7 @@ export interface operations {
                      *               "pending_reason": "",
                      *               "reason": "",
                      *               "reason_message": "",
-                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000042/playground"
+                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000044/playground"
                      *             }
                      *           ],
                      *           "created_by": "alice",
@@ -19559,11 +19846,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01jy0000000000000000000112",
+                     *       "id": "pg_01jy0000000000000000000114",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01jy0000000000000000000113",
+                     *           "run": "run_01jy0000000000000000000115",
                      *           "model": {
                      *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
@@ -19574,7 +19861,7 @@ export interface operations {
                      *           "pending_reason": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000113/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000115/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
@@ -19627,7 +19914,7 @@ export interface operations {
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01jy0000000000000000000042",
+                     *           "run": "run_01jy0000000000000000000044",
                      *           "model": {
                      *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
@@ -19638,7 +19925,7 @@ export interface operations {
                      *           "pending_reason": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000042/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000044/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
@@ -19735,7 +20022,7 @@ export interface operations {
                      *       "nodes": [],
                      *       "queue": [
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000044",
+                     *           "run_id": "run_01jy0000000000000000000046",
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
@@ -19750,7 +20037,7 @@ export interface operations {
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000042",
+                     *           "run_id": "run_01jy0000000000000000000044",
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
@@ -19844,6 +20131,9 @@ export interface operations {
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
+                     *       "maintenance_ends_at": null,
+                     *       "quarantined_at": null,
+                     *       "quarantine_reason": "",
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -19917,6 +20207,9 @@ export interface operations {
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
                      *       "drain_deadline": "2026-01-01T12:00:00Z",
+                     *       "maintenance_ends_at": null,
+                     *       "quarantined_at": null,
+                     *       "quarantine_reason": "",
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -19931,6 +20224,150 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    quarantine_node: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example node_01jy0000000000000000000001 */
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "XID 79 on GPU 3"
+                 *     }
+                 */
+                "application/json": components["schemas"]["QuarantineRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node_01jy0000000000000000000001",
+                     *       "name": "node",
+                     *       "pool": "own",
+                     *       "status": "QUARANTINED",
+                     *       "hostname": "node",
+                     *       "agent_version": "0",
+                     *       "cpu_count": 2,
+                     *       "memory_bytes": 1,
+                     *       "disk_free_bytes": 1,
+                     *       "model_roots": [
+                     *         "/models"
+                     *       ],
+                     *       "job_isolation": "none",
+                     *       "job_isolation_reason": "",
+                     *       "slots": 2,
+                     *       "drain_deadline": null,
+                     *       "maintenance_ends_at": null,
+                     *       "quarantined_at": "2026-01-01T12:00:00Z",
+                     *       "quarantine_reason": "XID 79 on GPU 3",
+                     *       "enrolled_at": "2026-01-01T12:00:00Z",
+                     *       "last_seen_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    release_node: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example node_01jy0000000000000000000001 */
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node_01jy0000000000000000000001",
+                     *       "name": "node",
+                     *       "pool": "own",
+                     *       "status": "READY",
+                     *       "hostname": "node",
+                     *       "agent_version": "0",
+                     *       "cpu_count": 2,
+                     *       "memory_bytes": 1,
+                     *       "disk_free_bytes": 1,
+                     *       "model_roots": [
+                     *         "/models"
+                     *       ],
+                     *       "job_isolation": "none",
+                     *       "job_isolation_reason": "",
+                     *       "slots": 2,
+                     *       "drain_deadline": null,
+                     *       "maintenance_ends_at": null,
+                     *       "quarantined_at": null,
+                     *       "quarantine_reason": "",
+                     *       "enrolled_at": "2026-01-01T12:00:00Z",
+                     *       "last_seen_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -19982,6 +20419,9 @@ export interface operations {
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
+                     *       "maintenance_ends_at": null,
+                     *       "quarantined_at": null,
+                     *       "quarantine_reason": "",
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -20046,6 +20486,9 @@ export interface operations {
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
+                     *       "maintenance_ends_at": null,
+                     *       "quarantined_at": null,
+                     *       "quarantine_reason": "",
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -20408,12 +20851,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000027",
+                     *           "id": "usr_01jy0000000000000000000029",
                      *           "username": "admin of the installation",
                      *           "appointed_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000106",
+                     *           "id": "usr_01jy0000000000000000000108",
                      *           "username": "pool admin",
                      *           "appointed_at": "2026-01-01T12:00:00Z"
                      *         }
@@ -20472,7 +20915,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000110",
+                     *       "id": "usr_01jy0000000000000000000112",
                      *       "username": "viewer",
                      *       "appointed_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -20507,7 +20950,7 @@ export interface operations {
             path: {
                 /** @example own */
                 pool_name: string;
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000029 */
                 user_id: string;
             };
             cookie?: never;
@@ -20569,6 +21012,374 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["JoinToken"];
                 };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_maintenance: {
+        parameters: {
+            query?: {
+                /** @description current: those that have not ended; all: ended ones too */
+                state?: "all" | "current";
+            };
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "mnt_01jy0000000000000000000025",
+                     *           "pool": "own",
+                     *           "nodes": [
+                     *             {
+                     *               "id": "node_01jy0000000000000000000001",
+                     *               "name": "node"
+                     *             },
+                     *             {
+                     *               "id": "node_01jy0000000000000000000053",
+                     *               "name": "another node"
+                     *             }
+                     *           ],
+                     *           "starts_at": "2026-01-01T12:00:00Z",
+                     *           "ends_at": "2026-01-01T12:00:00Z",
+                     *           "state": "upcoming",
+                     *           "reason": "new fans",
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "whole_pool": true,
+                     *           "drains_at": "2026-01-01T12:00:00Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MaintenanceWindowPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_maintenance: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "duration_seconds": 7200,
+                 *       "reason": "new fans"
+                 *     }
+                 */
+                "application/json": components["schemas"]["MaintainRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "mnt_01jy0000000000000000000116",
+                     *       "pool": "own",
+                     *       "nodes": [
+                     *         {
+                     *           "id": "node_01jy0000000000000000000001",
+                     *           "name": "node"
+                     *         },
+                     *         {
+                     *           "id": "node_01jy0000000000000000000053",
+                     *           "name": "another node"
+                     *         }
+                     *       ],
+                     *       "starts_at": "2026-01-01T12:00:00Z",
+                     *       "ends_at": "2026-01-01T12:00:00Z",
+                     *       "state": "upcoming",
+                     *       "reason": "new fans",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "whole_pool": true,
+                     *       "drains_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MaintenanceWindow"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_maintenance: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example mnt_01jy0000000000000000000025 */
+                window_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_reservations: {
+        parameters: {
+            query?: {
+                /** @description current: those that have not ended; all: ended ones too */
+                state?: "all" | "current";
+            };
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "res_01jy0000000000000000000024",
+                     *           "pool": "own",
+                     *           "nodes": [],
+                     *           "starts_at": "2026-01-01T12:00:00Z",
+                     *           "ends_at": "2026-01-01T12:00:00Z",
+                     *           "state": "upcoming",
+                     *           "reason": "",
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "team": {
+                     *             "id": "team_01jy0000000000000000000002",
+                     *             "name": "red"
+                     *           },
+                     *           "project": null,
+                     *           "slots": 1,
+                     *           "device": "",
+                     *           "allocation": []
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReservationPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_reservation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "team": "team_01jy0000000000000000000002",
+                 *       "slots": 1,
+                 *       "duration_seconds": 7200,
+                 *       "reason": "demo for the board"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReserveRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "res_01jy0000000000000000000117",
+                     *       "pool": "own",
+                     *       "nodes": [],
+                     *       "starts_at": "2026-01-01T12:00:00Z",
+                     *       "ends_at": "2026-01-01T12:00:00Z",
+                     *       "state": "upcoming",
+                     *       "reason": "demo for the board",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": null,
+                     *       "slots": 1,
+                     *       "device": "",
+                     *       "allocation": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_reservation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example res_01jy0000000000000000000024 */
+                reservation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["MalformedRequest"];
             401: components["responses"]["NotAuthenticated"];
@@ -20780,7 +21591,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "project": {
-                     *             "id": "prj_01jy0000000000000000000114",
+                     *             "id": "prj_01jy0000000000000000000118",
                      *             "name": "other"
                      *           },
                      *           "nominal_slots": 0,
@@ -22122,6 +22933,7 @@ export interface operations {
                      *                 "pool": "default",
                      *                 "device": null,
                      *                 "priority": 500,
+                     *                 "exclude_nodes": [],
                      *                 "min_gpu_memory_gib": null
                      *               },
                      *               "evaluation": {
@@ -22220,7 +23032,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01jy0000000000000000000114",
+                     *           "id": "prj_01jy0000000000000000000118",
                      *           "name": "other",
                      *           "team": {
                      *             "id": "team_01jy0000000000000000000002",
@@ -22291,7 +23103,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000115",
+                     *       "id": "prj_01jy0000000000000000000119",
                      *       "name": "research",
                      *       "team": {
                      *         "id": "team_01jy0000000000000000000002",
@@ -22350,7 +23162,7 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "id": "rwt_01jy0000000000000000000022",
-                     *           "run": "run_01jy0000000000000000000044",
+                     *           "run": "run_01jy0000000000000000000046",
                      *           "status": "QUEUED",
                      *           "reason": "",
                      *           "reason_message": "",
@@ -22425,8 +23237,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01jy0000000000000000000116",
-                     *       "run": "run_01jy0000000000000000000117",
+                     *       "id": "rwt_01jy0000000000000000000120",
+                     *       "run": "run_01jy0000000000000000000121",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -22488,7 +23300,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "id": "rwt_01jy0000000000000000000022",
-                     *       "run": "run_01jy0000000000000000000044",
+                     *       "run": "run_01jy0000000000000000000046",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -22634,7 +23446,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000118",
+                     *       "id": "tpl_01jy0000000000000000000122",
                      *       "name": "small-grpo",
                      *       "ref": "small-grpo@1",
                      *       "description": "A short run for trying things out.",
@@ -22936,7 +23748,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01jy0000000000000000000042",
+                     *           "id": "run_01jy0000000000000000000044",
                      *           "name": "chat with tiny",
                      *           "kind": "playground",
                      *           "status": "QUEUED",
@@ -23108,6 +23920,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 0,
+                     *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
@@ -23157,7 +23970,7 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000044",
+                     *           "id": "run_01jy0000000000000000000046",
                      *           "name": "test of exact_match",
                      *           "kind": "reward_test",
                      *           "status": "QUEUED",
@@ -23329,6 +24142,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 0,
+                     *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
@@ -23563,6 +24377,7 @@ export interface operations {
                      *               "pool": "own",
                      *               "device": null,
                      *               "priority": 500,
+                     *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
@@ -23672,7 +24487,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000123",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -23857,6 +24672,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -23994,7 +24810,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000123",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -24179,6 +24995,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -24525,6 +25342,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
@@ -24758,7 +25576,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000086",
+                     *       "id": "run_01jy0000000000000000000088",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
@@ -24957,6 +25775,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25069,6 +25888,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
@@ -25462,6 +26282,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
@@ -25658,7 +26479,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000120",
+                     *       "id": "run_01jy0000000000000000000124",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -25843,6 +26664,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -26287,6 +27109,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
@@ -26512,7 +27335,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01jy0000000000000000000032",
+                     *           "id": "job_01jy0000000000000000000034",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
@@ -26532,7 +27355,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000033",
+                     *           "id": "job_01jy0000000000000000000035",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
@@ -26552,7 +27375,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000034",
+                     *           "id": "job_01jy0000000000000000000036",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
@@ -27119,6 +27942,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
@@ -27304,7 +28128,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000086",
+                     *       "id": "run_01jy0000000000000000000088",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
@@ -27503,6 +28327,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -27615,6 +28440,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
@@ -27724,7 +28550,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000086",
+                     *       "id": "run_01jy0000000000000000000088",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
@@ -27923,6 +28749,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -28035,6 +28862,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
@@ -28329,6 +29157,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
@@ -28778,6 +29607,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
@@ -28963,7 +29793,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000086",
+                     *       "id": "run_01jy0000000000000000000088",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
@@ -29162,6 +29992,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -29274,6 +30105,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
@@ -29936,6 +30768,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -30713,6 +31546,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -30953,6 +31787,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -31109,7 +31944,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000121",
+                     *       "id": "view_01jy0000000000000000000125",
                      *       "name": "Running",
                      *       "query": {
                      *         "status": [
@@ -31501,35 +32336,35 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000029",
+                     *           "id": "usr_01jy0000000000000000000031",
                      *           "name": "ci",
                      *           "role": "editor",
                      *           "tokens": 0,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000122",
+                     *           "id": "usr_01jy0000000000000000000126",
                      *           "name": "admin",
                      *           "role": "admin",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000123",
+                     *           "id": "usr_01jy0000000000000000000127",
                      *           "name": "operator",
                      *           "role": "operator",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000124",
+                     *           "id": "usr_01jy0000000000000000000128",
                      *           "name": "editor",
                      *           "role": "editor",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000125",
+                     *           "id": "usr_01jy0000000000000000000129",
                      *           "name": "viewer",
                      *           "role": "viewer",
                      *           "tokens": 1,
@@ -31588,7 +32423,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000126",
+                     *       "id": "usr_01jy0000000000000000000130",
                      *       "name": "nightly",
                      *       "role": "editor",
                      *       "tokens": 0,
@@ -31623,7 +32458,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000029 */
+                /** @example usr_01jy0000000000000000000031 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -31661,7 +32496,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000029 */
+                /** @example usr_01jy0000000000000000000031 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -31684,7 +32519,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000029",
+                     *       "id": "usr_01jy0000000000000000000031",
                      *       "name": "ci",
                      *       "role": "viewer",
                      *       "tokens": 0,
@@ -31722,7 +32557,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example usr_01jy0000000000000000000029 */
+                /** @example usr_01jy0000000000000000000031 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -31748,7 +32583,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000127",
+                     *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "gitlab",
                      *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
@@ -31757,7 +32592,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null,
-                     *       "owner_id": "usr_01jy0000000000000000000029",
+                     *       "owner_id": "usr_01jy0000000000000000000031",
                      *       "owner": "ci",
                      *       "previous_until": null,
                      *       "token": "ool_…"
@@ -31813,7 +32648,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000035",
+                     *         "id": "usr_01jy0000000000000000000037",
                      *         "username": "alice"
                      *       },
                      *       "team": {
@@ -31857,7 +32692,7 @@ export interface operations {
                      *         "webhooks:admin"
                      *       ],
                      *       "token": {
-                     *         "id": "tok_01jy0000000000000000000026",
+                     *         "id": "tok_01jy0000000000000000000028",
                      *         "name": "test",
                      *         "expires_at": null
                      *       },
@@ -32022,7 +32857,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000035",
+                     *         "id": "usr_01jy0000000000000000000037",
                      *         "username": "alice"
                      *       },
                      *       "team": {
@@ -32066,7 +32901,7 @@ export interface operations {
                      *         "webhooks:admin"
                      *       ],
                      *       "token": {
-                     *         "id": "tok_01jy0000000000000000000026",
+                     *         "id": "tok_01jy0000000000000000000028",
                      *         "name": "test",
                      *         "expires_at": null
                      *       },
@@ -32290,7 +33125,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000128",
+                     *       "id": "swp_01jy0000000000000000000132",
                      *       "name": "seeds",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -32930,21 +33765,21 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000027",
+                     *           "id": "usr_01jy0000000000000000000029",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000102",
+                     *           "id": "usr_01jy0000000000000000000104",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000035",
+                     *           "id": "usr_01jy0000000000000000000037",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -33003,7 +33838,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000110",
+                     *       "id": "usr_01jy0000000000000000000112",
                      *       "username": "viewer",
                      *       "role": "viewer",
                      *       "project_role": "viewer",
@@ -33038,7 +33873,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000029 */
                 user_id: string;
             };
             cookie?: never;
@@ -33076,7 +33911,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000029 */
                 user_id: string;
             };
             cookie?: never;
@@ -33099,7 +33934,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000027",
+                     *       "id": "usr_01jy0000000000000000000029",
                      *       "username": "admin of the installation",
                      *       "role": "editor",
                      *       "project_role": "viewer",
@@ -33152,7 +33987,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "team_01jy0000000000000000000129",
+                     *           "id": "team_01jy0000000000000000000133",
                      *           "name": "blue"
                      *         },
                      *         {
@@ -33211,10 +34046,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01jy0000000000000000000130",
+                     *       "id": "team_01jy0000000000000000000134",
                      *       "name": "vision",
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000131",
+                     *         "id": "prj_01jy0000000000000000000135",
                      *         "name": "default"
                      *       }
                      *     }
@@ -33269,7 +34104,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01jy0000000000000000000056",
+                     *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "installation:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33278,12 +34113,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000057",
+                     *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "team:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33292,12 +34127,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000058",
+                     *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "webhooks:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33306,12 +34141,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000059",
+                     *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "secrets:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33320,12 +34155,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000060",
+                     *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "secrets:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33334,12 +34169,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000061",
+                     *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "audit:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33348,12 +34183,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000062",
+                     *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "project:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33362,12 +34197,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000063",
+                     *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "project:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33376,12 +34211,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000064",
+                     *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33390,12 +34225,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000065",
+                     *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "members:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33404,12 +34239,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000066",
+                     *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "members:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33418,12 +34253,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000067",
+                     *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33432,12 +34267,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000068",
+                     *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "tokens:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33446,12 +34281,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000069",
+                     *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "tokens:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33460,12 +34295,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000070",
+                     *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "pool:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33474,12 +34309,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000071",
+                     *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "pool:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33488,12 +34323,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000072",
+                     *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33502,12 +34337,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000073",
+                     *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "checkpoints:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33516,12 +34351,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000074",
+                     *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "checkpoints:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33530,12 +34365,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000075",
+                     *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "functions:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33544,12 +34379,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000076",
+                     *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "functions:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33558,12 +34393,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000077",
+                     *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "models:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33572,12 +34407,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000078",
+                     *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "models:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33586,12 +34421,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000079",
+                     *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "datasets:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33600,12 +34435,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000080",
+                     *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "datasets:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33614,12 +34449,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000081",
+                     *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "sessions:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33628,12 +34463,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000082",
+                     *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:admin",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33642,12 +34477,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000083",
+                     *           "id": "tok_01jy0000000000000000000085",
                      *           "name": "runs:write",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33656,12 +34491,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000084",
+                     *           "id": "tok_01jy0000000000000000000086",
                      *           "name": "runs:read",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33670,12 +34505,12 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000026",
+                     *           "id": "tok_01jy0000000000000000000028",
                      *           "name": "test",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -33684,7 +34519,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00Z",
-                     *           "owner_id": "usr_01jy0000000000000000000035",
+                     *           "owner_id": "usr_01jy0000000000000000000037",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         }
@@ -33747,7 +34582,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000132",
+                     *       "id": "tok_01jy0000000000000000000136",
                      *       "name": "ci",
                      *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
@@ -33757,7 +34592,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null,
-                     *       "owner_id": "usr_01jy0000000000000000000035",
+                     *       "owner_id": "usr_01jy0000000000000000000037",
                      *       "owner": "alice",
                      *       "previous_until": null,
                      *       "token": "ool_…"
@@ -33794,7 +34629,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example tok_01jy0000000000000000000026 */
+                /** @example tok_01jy0000000000000000000028 */
                 token_id: string;
             };
             cookie?: never;
@@ -33838,7 +34673,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tok_01jy0000000000000000000026 */
+                /** @example tok_01jy0000000000000000000028 */
                 token_id: string;
             };
             cookie?: never;
@@ -33861,7 +34696,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000026",
+                     *       "id": "tok_01jy0000000000000000000028",
                      *       "name": "test",
                      *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
@@ -33870,7 +34705,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": null,
                      *       "last_used_at": "2026-01-01T12:00:00Z",
-                     *       "owner_id": "usr_01jy0000000000000000000035",
+                     *       "owner_id": "usr_01jy0000000000000000000037",
                      *       "owner": "alice",
                      *       "previous_until": "2026-01-01T12:00:00Z",
                      *       "token": "ool_…"
@@ -33930,7 +34765,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000133",
+                     *       "id": "ups_01jy0000000000000000000137",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -33951,7 +34786,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000133",
+                     *       "id": "ups_01jy0000000000000000000137",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -34091,7 +34926,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000134",
+                     *       "id": "upl_01jy0000000000000000000138",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -34148,7 +34983,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000133",
+                     *       "id": "ups_01jy0000000000000000000137",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -34207,7 +35042,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000134",
+                     *       "id": "upl_01jy0000000000000000000138",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -34263,7 +35098,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000134",
+                     *       "id": "upl_01jy0000000000000000000138",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -34316,7 +35151,7 @@ export interface operations {
                      *       "id": "whd_01jy0000000000000000000016",
                      *       "webhook": "whk_01jy0000000000000000000015",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000135",
+                     *         "id": "msg_01jy0000000000000000000139",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
@@ -34376,7 +35211,7 @@ export interface operations {
                      *       "id": "whd_01jy0000000000000000000016",
                      *       "webhook": "whk_01jy0000000000000000000015",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000135",
+                     *         "id": "msg_01jy0000000000000000000139",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
@@ -34732,7 +35567,7 @@ export interface operations {
                      *           "id": "whd_01jy0000000000000000000016",
                      *           "webhook": "whk_01jy0000000000000000000015",
                      *           "event": {
-                     *             "id": "msg_01jy0000000000000000000135",
+                     *             "id": "msg_01jy0000000000000000000139",
                      *             "type": "webhook.test",
                      *             "at": "2026-01-01T12:00:00Z",
                      *             "data": {
@@ -34853,10 +35688,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000136",
+                     *       "id": "whd_01jy0000000000000000000140",
                      *       "webhook": "whk_01jy0000000000000000000015",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000137",
+                     *         "id": "msg_01jy0000000000000000000141",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {

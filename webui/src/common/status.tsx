@@ -33,6 +33,7 @@ const APPEARANCES: Record<string, Appearance> = {
   READY: { label: "Ready", icon: IconCircleCheck, tone: "good" },
   UNRESPONSIVE: { label: "Unresponsive", icon: IconAlertTriangle, tone: "warn" },
   CORDONED: { label: "Cordoned", icon: IconPlayerStop, tone: "neutral" },
+  QUARANTINED: { label: "Quarantined", icon: IconAlertTriangle, tone: "bad" },
   DRAINING: { label: "Draining", icon: IconClock, tone: "warn" },
   DRAINED: { label: "Drained", icon: IconCircleCheck, tone: "neutral" },
   staying: { label: "Staying", icon: IconClock, tone: "info" },
@@ -42,6 +43,10 @@ const APPEARANCES: Record<string, Appearance> = {
   free: { label: "Free", icon: IconCircleCheck, tone: "good" },
   held: { label: "Held", icon: IconPlayerPlay, tone: "active" },
   unhealthy: { label: "Unhealthy", icon: IconAlertTriangle, tone: "bad" },
+  // reservations and maintenance
+  upcoming: { label: "Upcoming", icon: IconClock, tone: "info" },
+  active: { label: "Active", icon: IconPlayerPlay, tone: "active" },
+  ended: { label: "Ended", icon: IconSquareCheck, tone: "neutral" },
   // conditions of a run
   DEGRADED: { label: "Degraded", icon: IconAlertTriangle, tone: "bad" },
   NEEDS_ATTENTION: { label: "Needs attention", icon: IconAlertTriangle, tone: "bad" },

@@ -58,6 +58,7 @@ export function DrainRow({ node, pool, columns, changeDeadline }: { node: Node; 
           <div>
             <Text size="xs" c="dimmed" title={moment(node.drain_deadline)}>
               {node.status === "DRAINED" ? "Drained: no run needs the node" : `Draining: ${deadlineText(node.drain_deadline, now)}`}
+              {node.maintenance_ends_at !== null && `; its maintenance ends ${moment(node.maintenance_ends_at)}, then it accepts jobs again`}
             </Text>
             {leaving.map((run, index) => <Leaving key={run.run_id || index} run={run} />)}
           </div>

@@ -7,8 +7,8 @@ import { Link, useNavigate, useSearchParams } from "react-router";
 
 import { post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Node, Pool, QueueEntry, Slot } from "../api/schema.d.ts";
-import { ago, grouped, moment } from "../common/format.ts";
+import type { Node, Pool, QueueEntry, Reservation, Slot } from "../api/schema.d.ts";
+import { ago, bytes, grouped, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
@@ -19,7 +19,11 @@ import { DrainNode, DrainRow } from "./drain-node.tsx";
 import { isDrained } from "./drain.ts";
 import { etaText } from "./eta.ts";
 import classes from "./pool-page.module.css";
+import { reservedSlots, whoseText } from "./calendar.ts";
+import { Calendar } from "./calendar-panel.tsx";
+import { QuarantineNode, QuarantineRow } from "./quarantine.tsx";
 import { OwnQuota, Quotas } from "./quotas.tsx";
+import { RequiresAdmin } from "./requires-admin.tsx";
 import { WhatIf } from "./what-if.tsx";
 
 export function PoolPage() {
@@ -51,6 +55,7 @@ export function PoolPage() {
       <div className={classes.page}>
         <Slots pool={pool} />
         <Queue pool={pool} />
+        <Calendar pool={pool} />
         <div className={classes.pair}>
           <Nodes pool={pool} />
           {pool.may_manage ? <Quotas pool={pool} /> : <OwnQuota pool={pool} />}
@@ -61,14 +66,10 @@ export function PoolPage() {
   );
 }
 
-/** A control for admins of the pool. For others it is disabled, with a tooltip that says why. */
-function RequiresAdmin({ pool, children }: { pool: Pool; children: React.ReactNode }) {
-  if (pool.may_manage) return <>{children}</>;
-  return <Tooltip label={pool.blocked_reason} multiline w={320}><span>{children}</span></Tooltip>;
-}
-
 /** The slots of the pool as tiles, grouped by node. Each shows whether it is free or which run holds it. */
 function Slots({ pool }: { pool: Pool }) {
+  const { data: reservations } = useQuery(queries.reservations(pool.name));
+  const reserved = reservedSlots(reservations ?? []);
   if (pool.slots.length === 0) {
     return <Panel title="Slots"><Empty title="No slots yet">A node adds its GPUs as slots when it joins, or CPU slots if it has no GPU.</Empty></Panel>;
   }
@@ -77,24 +78,27 @@ function Slots({ pool }: { pool: Pool }) {
       {pool.nodes.map((node) => (
         <div key={node.id} className={classes.row}>
           <div className={classes.node}><strong>{node.name}</strong><StatusBadge status={node.status} /></div>
-          <div className={classes.tiles}>{pool.slots.filter((slot) => slot.node.id === node.id).map((slot) => <Tile key={slot.id} slot={slot} />)}</div>
+          <div className={classes.tiles}>{pool.slots.filter((slot) => slot.node.id === node.id).map((slot) => <Tile key={slot.id} slot={slot} reservation={reserved.get(`${node.id}/${slot.name}`)} />)}</div>
         </div>
       ))}
     </Panel>
   );
 }
 
-function Tile({ slot }: { slot: Slot }) {
+function Tile({ slot, reservation }: { slot: Slot; reservation?: Reservation }) {
   const holder = slot.held_by;
+  const about = [slot.name, slot.model, slot.memory_bytes > 0 ? bytes(slot.memory_bytes) : "", slot.reason].filter((part) => part !== "").join(", ");
+  const keptFor = reservation === undefined ? "" : `${reservation.state === "active" ? "Reserved" : "Soon reserved"} for ${whoseText({ kind: "reservation", of: reservation })}`;
   const content = (
     <>
       <span className={classes.device}>{slot.name}<StatusBadge status={slot.state} /></span>
       <span className={classes.holder}>{holder === null ? slot.model : holder.run_name}</span>
-      <span className={classes.job}>{holder === null ? " " : holder.job}</span>
+      <span className={classes.job}>{holder === null ? keptFor || slot.reason || " " : holder.job}</span>
+      {holder !== null && keptFor !== "" && <span className={classes.job}>{keptFor}</span>}
     </>
   );
   return (
-    <Tooltip label={holder === null ? `${slot.name}, ${slot.model}` : `${slot.name}, ${slot.model}: held by ${holder.job} of ${holder.run_name}`}>
+    <Tooltip multiline maw={360} label={`${about}${holder === null ? "" : `: held by ${holder.job} of ${holder.run_name}`}${keptFor === "" ? "" : `. ${keptFor} until ${moment(reservation?.ends_at)}`}`}>
       {holder === null
         ? <div className={classes.tile} data-state={slot.state}>{content}</div>
         : <Link to={`/runs/${holder.run_id}`} className={classes.tile} data-state={slot.state}>{content}</Link>}
@@ -201,6 +205,7 @@ function Nodes({ pool }: { pool: Pool }) {
   });
   const [revoking, setRevoking] = useState<Node | null>(null);
   const [draining, setDraining] = useState<Node | null>(null);
+  const [quarantining, setQuarantining] = useState<Node | null>(null);
   const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
   return (
     <Panel title="Nodes" flush>
@@ -226,17 +231,20 @@ function Nodes({ pool }: { pool: Pool }) {
                         <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
                       ))}
                       {!isDrained(node, pool.leaving) && <Menu.Item onClick={() => setDraining(node)}>Drain…<Text size="xs" c="dimmed">Cordon it, and move its runs to other nodes</Text></Menu.Item>}
+                      {node.quarantined_at === null && <Menu.Item onClick={() => setQuarantining(node)}>Quarantine…<Text size="xs" c="dimmed">Start no new jobs until it is released, with a reason that everybody sees</Text></Menu.Item>}
                       <Menu.Divider />
                       <Menu.Item color="red" onClick={() => setRevoking(node)}>Revoke…<Text size="xs" c="dimmed">Reject its credential and remove it from the pool permanently</Text></Menu.Item>
                     </Menu.Dropdown>
                   </Menu>}
                 </Table.Td>
               </Table.Tr>
+              <QuarantineRow node={node} pool={pool} columns={5} />
               <DrainRow node={node} pool={pool} columns={5} changeDeadline={() => setDraining(node)} />
             </Fragment>
           ))}
         </Table.Tbody>
       </Table>
+      {quarantining !== null && <QuarantineNode node={quarantining} onClose={() => setQuarantining(null)} />}
       <Modal opened={draining !== null} onClose={() => setDraining(null)} title={`Drain ${draining?.name}`}>
         {draining !== null && <DrainNode node={draining} drained={isDrained(draining, pool.leaving)} close={() => setDraining(null)} />}
       </Modal>

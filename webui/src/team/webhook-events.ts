@@ -19,6 +19,7 @@ export const EVENTS: Record<Exclude<WebhookEventType, "webhook.test">, string> =
   "checkpoint.promoted": "an alias points to another checkpoint",
   "node.unresponsive": "a node does not respond",
   "node.lost": "a node is given up",
+  "node.quarantined": "several runs failed on a node",
   "sweep.finished": "every run of a sweep ended",
   "webhook.disabled": "another webhook was turned off",
 };

@@ -33,7 +33,9 @@ CHECKPOINT_KINDS = ["training", "weights"]
 MODEL_KINDS = ["base_model", "checkpoint"]
 INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]
-NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "DRAINED", "LOST", "REVOKED"]
+NODE_STATUSES = [
+    "READY", "UNRESPONSIVE", "CORDONED", "QUARANTINED", "DRAINING", "DRAINED", "LOST", "REVOKED",
+]  # fmt: skip
 
 
 LONGEST_IDEMPOTENCY_KEY = 255

@@ -64,6 +64,14 @@ def node_id() -> str:
     return new_id("node")
 
 
+def reservation_id() -> str:
+    return new_id("res")
+
+
+def maintenance_id() -> str:
+    return new_id("mnt")
+
+
 def token_id() -> str:
     return new_id("tok")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from oolong.client import models
 from oolong.client.aio.connection import AsyncResource
@@ -112,3 +112,80 @@ class AsyncPool(AsyncResource):
     async def revoke(self, node_id: str) -> models.Node:
         """Refuse the node's credential from now on; its runs go on elsewhere, and the node leaves the pool for good."""
         return await self._send(post("pool/nodes/{}/revoke", models.Node, node_id))
+
+    async def quarantine(self, node_id: str, *, reason: str) -> models.Node:
+        """Start no new jobs on the node until it is released."""
+        return await self._send(
+            post("pool/nodes/{}/quarantine", models.Node, node_id, body={"reason": reason})
+        )
+
+    async def release(self, node_id: str) -> models.Node:
+        """Release the node from quarantine: new jobs start on it again."""
+        return await self._send(post("pool/nodes/{}/release", models.Node, node_id))
+
+    def reservations(
+        self, pool: str = "default", *, ended: bool = False
+    ) -> AsyncIterator[models.Reservation]:
+        """The reservations of a pool that have not ended, the next one first; with `ended` all of them."""
+        state = "all" if ended else None
+        return self._pages(get("pools/{}/reservations", models.Page[models.Reservation], pool, state=state))
+
+    async def reserve(
+        self,
+        pool: str,
+        *,
+        team: str,
+        ends_at: str,
+        starts_at: str | None = None,
+        slots: int | None = None,
+        nodes: Sequence[str] | None = None,
+        project: str | None = None,
+        device: str | None = None,
+        reason: str | None = None,
+    ) -> models.Reservation:
+        """Reserve `slots` slots, or all slots of `nodes`, for a team or one of its projects; from now unless
+        `starts_at` is given. Times are like 2026-11-20T10:00:00Z."""
+        body = drop_none(
+            {
+                "team": team, "project": project, "slots": slots, "nodes": list(nodes) if nodes else None,
+                "device": device, "starts_at": starts_at, "ends_at": ends_at, "reason": reason,
+            }
+        )  # fmt: skip
+        return await self._send(post("pools/{}/reservations", models.Reservation, pool, body=body))
+
+    async def cancel_reservation(self, pool: str, reservation_id: str) -> None:
+        """Its slots are for everybody again; runs that use them stay."""
+        await self._send(delete("pools/{}/reservations/{}", pool, reservation_id))
+
+    def maintenance(
+        self, pool: str = "default", *, ended: bool = False
+    ) -> AsyncIterator[models.MaintenanceWindow]:
+        """The maintenance windows of a pool that have not ended, the next one first; with `ended` all of them."""
+        state = "all" if ended else None
+        return self._pages(
+            get("pools/{}/maintenance", models.Page[models.MaintenanceWindow], pool, state=state)
+        )
+
+    async def maintain(
+        self,
+        pool: str,
+        *,
+        ends_at: str,
+        reason: str,
+        starts_at: str | None = None,
+        nodes: Sequence[str] | None = None,
+    ) -> models.MaintenanceWindow:
+        """Maintain `nodes`, or the whole pool: they are empty at the start and accept jobs again at the end."""
+        body = drop_none(
+            {
+                "nodes": list(nodes) if nodes else None,
+                "starts_at": starts_at,
+                "ends_at": ends_at,
+                "reason": reason,
+            }
+        )
+        return await self._send(post("pools/{}/maintenance", models.MaintenanceWindow, pool, body=body))
+
+    async def cancel_maintenance(self, pool: str, window_id: str) -> None:
+        """Nodes that the window drains accept jobs again."""
+        await self._send(delete("pools/{}/maintenance/{}", pool, window_id))

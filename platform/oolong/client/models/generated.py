@@ -23,6 +23,11 @@ class Alert(ApiModel):
     closed_at: datetime | None = None
 
 
+class Allocation(ApiModel):
+    node: Named
+    slots: list[str]
+
+
 class Attempt(ApiModel):
     id: str
     number: int
@@ -508,6 +513,20 @@ class LogPart(ApiModel):
     end: bool
 
 
+class MaintenanceWindow(ApiModel):
+    id: str
+    pool: str
+    nodes: list[Named]
+    starts_at: datetime
+    ends_at: datetime
+    state: str
+    reason: str
+    created_by: str
+    created_at: datetime
+    whole_pool: bool
+    drains_at: datetime
+
+
 class Mapping(ApiModel):
     prompt_column: str
     answer_column: str
@@ -649,6 +668,9 @@ class Node(ApiModel):
     job_isolation_reason: str
     slots: int
     drain_deadline: datetime | None = None
+    maintenance_ends_at: datetime | None = None
+    quarantined_at: datetime | None = None
+    quarantine_reason: str
     enrolled_at: datetime
     last_seen_at: datetime
 
@@ -799,6 +821,23 @@ class RenderedRow(ApiModel):
     completion: str | None = None
     split: str
     source: str
+
+
+class Reservation(ApiModel):
+    id: str
+    pool: str
+    nodes: list[Named]
+    starts_at: datetime
+    ends_at: datetime
+    state: str
+    reason: str
+    created_by: str
+    created_at: datetime
+    team: Named
+    project: Named | None = None
+    slots: int
+    device: str
+    allocation: list[Allocation]
 
 
 class RetentionDecision(ApiModel):
@@ -1031,6 +1070,7 @@ class RunSpecPatchPlacementSection(ApiModel):
     pool: str | None = None
     device: str | None = None
     min_gpu_memory_gib: float | None = None
+    exclude_nodes: list[str] | None = None
     priority: int | None = None
 
 

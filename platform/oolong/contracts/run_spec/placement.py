@@ -27,6 +27,9 @@ class PlacementSection(Section):
         None,
         description="memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one",
     )
+    exclude_nodes: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=120)]], Field(max_length=50)
+    ] = Field([], description="names or ids of nodes of the pool on which the run is never placed")
     priority: Annotated[int, Field(ge=0, le=1000)] = Field(500, description="higher goes first")
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from control_plane.checkpoints.models import Checkpoint
 from control_plane.core.infra import clock
 from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
-from control_plane.fleet.models import Node, Pool
+from control_plane.fleet.models import MaintenanceWindow, Node, Pool, Reservation
 from control_plane.fleet.web_liveness import record_alive
 from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Attempt, Job
@@ -122,6 +122,10 @@ def build_world() -> World:
         **_catalog(alice),
         **_run(alice, tokens["node"], node),
     }
+    later = {"starts_at": clock.now() + timedelta(days=30), "ends_at": clock.now() + timedelta(days=31)}
+    reservation = Reservation.objects.create(pool=own, team=red, slots=1, created_by="alice", **later)
+    window = MaintenanceWindow.objects.create(pool=own, reason="new fans", created_by="alice", **later)
+    ids |= {"reservation_id": reservation.pk, "window_id": window.pk}
     ids["import_id"] = ModelImport.objects.create(
         project=home, created_by=users["alice"], name="secret plan", hub="https://hub.test", hub_model="a/b",
         revision="main", state="RUNNING", node_id=node.pk, tar_bytes=len(b"checkpoint 2"), touched_at=clock.now(),

@@ -122,10 +122,9 @@ class Rank0Coordinator:
                 self._imbalance = flops_imbalance(plans, self._flops)
                 checkpoint = self._apply_runtime_overrides(version)
                 rate = self._live.settings.learning_rate
-                places = {group.group_id: index for index, group in enumerate(reply.groups)}
-                record = frozenset((places[group_id], member) for group_id, member in reply.sampled)
+                sampled = frozenset(reply.sampled)
                 return [
-                    StepCommand(plan=plan, learning_rate=rate, checkpoint=checkpoint, record=record)
+                    StepCommand(plan=plan, learning_rate=rate, checkpoint=checkpoint, record=sampled)
                     for plan in plans
                 ]
             if reply.ended:

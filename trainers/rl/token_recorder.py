@@ -11,7 +11,7 @@ from oolong.contracts.rollout import Group, TrainedTokens
 from trainers.rl.advantage_estimation import Advantages
 from trainers.rl.microbatch_tensors import MicrobatchTensors
 
-Place = tuple[int, int]  # index of the group in the batch, index of the trajectory in the group
+Place = tuple[str, int]  # group id, index of the trajectory in the group
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,14 @@ class TokenRecorder:
     def add_logprobs(self, tensors: MicrobatchTensors, logprobs: torch.Tensor) -> None:
         """`logprobs` [N] of the microbatch's loss tokens."""
         for sequence, values in zip(tensors.sequences, tensors.by_sequence(logprobs), strict=True):
-            place = sequence.group, sequence.member
-            if place in self._places and sequence.loss_positions:
-                self._logprobs[place] = values.detach().clone()
+            if sequence.source in self._places and sequence.loss_positions:
+                self._logprobs[sequence.source] = values.detach().clone()
 
     def add_advantages(self, batch: Sequence[MicrobatchTensors], advantages: Sequence[Advantages]) -> None:
         for tensors, estimate in zip(batch, advantages, strict=True):
             parts = tensors.by_sequence(estimate.advantages)
             for sequence, values in zip(tensors.sequences, parts, strict=True):
-                place = sequence.group, sequence.member
+                place = sequence.source
                 if place in self._places and sequence.loss_positions:
                     self._positions[place], self._advantages[place] = sequence.loss_positions, values
 
@@ -62,14 +61,16 @@ class TokenRecorder:
 
 def trained_tokens(groups: Sequence[Group], recorded: Sequence[RecordedSequence]) -> list[TrainedTokens]:
     """Spread the values over the completions of the batch's groups."""
+    by_id = {group.group_id: group for group in groups}
     found = []
     for one in recorded:
-        group = groups[one.place[0]]
-        prompt, length = len(group.prompt_token_ids), len(group.trajectories[one.place[1]].token_ids)
+        group_id, member = one.place
+        group = by_id[group_id]
+        prompt, length = len(group.prompt_token_ids), len(group.trajectories[member].token_ids)
         found.append(
             TrainedTokens(
-                group_id=group.group_id,
-                member=one.place[1],
+                group_id=group_id,
+                member=member,
                 logprobs=_spread(one.logprobs, one.positions, prompt, length),
                 advantages=_spread(one.advantages, one.positions, prompt, length),
             )

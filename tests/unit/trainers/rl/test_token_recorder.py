@@ -35,16 +35,12 @@ def test_recorded_values_are_those_of_the_loss(
         shard_model(load_policy(tiny_model), context.mesh), spec({}), context, objective=objective
     )
     groups = batch(tiny_model)
-    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=minibatches, token_budget=64)
-    every = {
-        (number, member) for number, group in enumerate(groups) for member in range(len(group.trajectories))
-    }
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=minibatches, token_budget=64, seed=3)
+    every = {(group.group_id, member) for group in groups for member in range(len(group.trajectories))}
     outcome = learner.train(plan, PhaseTimer(), record=every)
     tokens = trained_tokens(groups, outcome.recorded)
 
-    assert {(one.group_id, one.member) for one in tokens} == {
-        (groups[number].group_id, member) for number, member in every
-    }
+    assert {(one.group_id, one.member) for one in tokens} == every
     recorded = []
     for one in tokens:
         [group] = [group for group in groups if group.group_id == one.group_id]
@@ -60,8 +56,10 @@ def test_only_the_named_trajectories_are_recorded(tiny_model: Path, context: Dis
     [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=1, token_budget=64)
     learner = Learner(shard_model(load_policy(tiny_model), context.mesh), spec({}), context)
     assert learner.train(plan, PhaseTimer()).recorded == []
-    [one] = learner.train(plan, PhaseTimer(), record={(1, 2)}).recorded
-    assert one.place == (1, 2) and len(one.logprobs) == len(one.advantages) == len(one.positions)
+    [one] = learner.train(plan, PhaseTimer(), record={(groups[1].group_id, 2)}).recorded
+    assert one.place == (groups[1].group_id, 2) and len(one.logprobs) == len(one.advantages) == len(
+        one.positions
+    )
 
 
 def test_without_a_proximal_policy_only_the_advantages_are_recorded(
@@ -74,6 +72,6 @@ def test_without_a_proximal_policy_only_the_advantages_are_recorded(
         spec({"proximal": "none", "objective": "ppo"}),
         context,
     )
-    [one] = learner.train(plan, PhaseTimer(), record={(0, 0)}).recorded
+    [one] = learner.train(plan, PhaseTimer(), record={(groups[0].group_id, 0)}).recorded
     [shown] = trained_tokens(groups, [one])
     assert shown.logprobs == [] and len(shown.advantages) == len(groups[0].trajectories[0].token_ids)

@@ -496,6 +496,11 @@ class _SyntheticRun:
         pairs = [
             (version, len([*same])) for version, same in itertools.groupby(tokens, key=lambda one: one[0])
         ]
+        logprobs = [
+            0.0 if version == ENVIRONMENT else -(self.random.expovariate(2.5) ** 2) for version, _ in tokens
+        ]
+        advantage = round((float(right) - self.reward) / 0.5, 3)
+        trained = [version != ENVIRONMENT for version, _ in tokens]
         return TrajectoryLine(
             step=step, group_id=f"0-{row}-0", prompt=f"Add up: {' '.join(words)}", answer=str(sums[-1]),
             completion="".join(token for _, token in tokens), reward=float(right),
@@ -504,7 +509,12 @@ class _SyntheticRun:
             reward_parts={"correct": float(right), "format": 1.0}, reward_result="exact" if right else "wrong_answer",
             row=row, member=member, score=float(right),
             token_ids=[sum(map(ord, token)) for _, token in tokens],
-            logprobs=[0.0 if version == ENVIRONMENT else -self.random.expovariate(2.5) ** 2 for version, _ in tokens],
+            logprobs=logprobs,
+            trainer_logprobs=[
+                value + self.random.gauss(0, 0.2) if is_trained else None
+                for value, is_trained in zip(logprobs, trained, strict=True)
+            ],
+            advantages=[advantage if is_trained else None for is_trained in trained],
             token_chars=[len(token) for _, token in tokens],
             timeline={
                 "generate_seconds": 1.5, "reward_seconds": 0.01, "interruptions": float(len(pairs) - 1),

@@ -44,6 +44,14 @@ class DistributedContext:
         assert share is not None
         return share
 
+    def gather(self, value: T) -> list[T] | None:
+        """Return the values of all ranks, in order, on rank 0; None on the others."""
+        if self.world_size == 1:
+            return [value]
+        received: list[T | None] | None = [None] * self.world_size if self.is_rank0 else None
+        dist.gather_object(value, received, dst=0)
+        return received  # type: ignore[return-value]
+
     def broadcast(self, value: T | None) -> T:
         """Return rank 0's value on every rank."""
         return self.scatter([value] * self.world_size if self.is_rank0 else None)  # type: ignore[return-value]

@@ -30,6 +30,7 @@ class TrainingSequence:
 
     group: int  # index of its group in the batch
     rollout: int  # index of its rollout in the group
+    source: tuple[str, int]  # group id, index of its trajectory in the group
     tokens: list[int]
     loss_positions: list[int]  # [N] positions in `tokens` that the policy sampled
     behavior_logprobs: list[float]  # [N]
@@ -99,6 +100,7 @@ def _sequence(group: Group, number: int, index: int, rollout: int) -> TrainingSe
     return TrainingSequence(
         group=number,
         rollout=rollout,
+        source=(group.group_id, index),
         tokens=[*group.prompt_token_ids, *trajectory.token_ids],
         loss_positions=[prompt + position for position in masked_in],
         behavior_logprobs=[trajectory.behavior_logprobs[position] for position in masked_in],
@@ -184,6 +186,7 @@ def _dummy(group: Group) -> Microbatch:
             TrainingSequence(
                 group=0,
                 rollout=0,
+                source=(group.group_id, 0),
                 tokens=group.prompt_token_ids[:1],
                 loss_positions=[],
                 behavior_logprobs=[],

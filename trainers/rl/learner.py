@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -46,11 +46,12 @@ from trainers.rl.microbatch_tensors import (
     sequence_lengths,
 )
 from trainers.rl.step_backup import StepBackup
+from trainers.rl.token_recorder import Place, RecordedSequence, TokenRecorder
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The result of a train step, equal on all ranks."""
+    """The result of a train step, equal on all ranks except for `recorded`."""
 
     finite: bool
     metrics: dict[str, float]  # by key; empty if not finite
@@ -58,6 +59,7 @@ class StepOutcome:
     grad_norms: list[float]  # before clipping
     critic_losses: list[float]
     critic_grad_norms: list[float]
+    recorded: list[RecordedSequence] = field(default_factory=list)  # of this rank
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class Learner:
             weight_decay=spec.trainer.weight_decay,
             offload=spec.trainer.offload_optimizer,
         )
+        self._recorder = TokenRecorder([])  # of the step under way
         self._backups = [StepBackup(self.parameters, self.optimizer)]
         if critic is not None:
             self._backups.append(StepBackup(critic.parameters, critic.optimizer))
@@ -120,9 +123,13 @@ class Learner:
     def critic_and_optimizer(self) -> tuple[Critic, torch.optim.Optimizer] | None:
         return None if self.critic is None else (self.critic.critic, self.critic.optimizer)
 
-    def train(self, plan: RankPlan, timer: PhaseTimer) -> StepOutcome:
-        """Update the policy on one batch. If a loss or gradient is not finite, everything is rolled back."""
+    def train(self, plan: RankPlan, timer: PhaseTimer, *, record: Collection[Place] = ()) -> StepOutcome:
+        """Update the policy on one batch. If a loss or gradient is not finite, everything is rolled back.
+
+        `record` names trajectories whose values by token the outcome holds.
+        """
         timer.start("prepare")
+        self._recorder = TokenRecorder(record)
         accumulator = MetricAccumulator()
         batch = [
             build_microbatch_tensors(microbatch, version=plan.version, device=self.context.device)
@@ -138,6 +145,7 @@ class Learner:
 
         timer.start("train")
         advantages = self._estimate_advantages(batch, outputs, plan.rewards)
+        self._recorder.add_advantages(batch, advantages)
         step = self._build_step_tensors(
             plan,
             batch,
@@ -186,6 +194,7 @@ class Learner:
             if self.critic is not None:
                 self.critic.optimizer_step()
         outcome.metrics.update(self._metrics(batch, accumulator, outcome, rates))
+        outcome.recorded.extend(self._recorder.recorded())
         return outcome
 
     # --- before the optimizer steps ---------------------------------------------------------------------------
@@ -231,6 +240,7 @@ class Learner:
         if not tensors.is_dummy:
             accumulator.add_proximal(logprobs, tensors.behavior, tensors.version_lag == 0)
             accumulator.add_entropy(entropy)
+            self._recorder.add_logprobs(tensors, logprobs)
         return logprobs
 
     def _estimate_advantages(
@@ -368,6 +378,7 @@ class Learner:
         if not tensors.is_dummy:
             accumulator.add_proximal(proximal, tensors.behavior, tensors.version_lag == 0)
             accumulator.add_entropy(entropy)
+            self._recorder.add_logprobs(tensors, proximal)
             if outputs.reference is not None:
                 accumulator.add_reference(proximal, outputs.reference)
         [weights] = self._importance_weights([tensors], [replace(outputs, proximal=proximal)], accumulator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from trainers.rl.logprob_verifier import LogprobVerifier
 from trainers.rl.run_summary import RunSummary
 from trainers.rl.step_metrics import batch_metrics, mean_staleness, memory_metrics, time_metrics
 from trainers.rl.timeline import trainer_spans
+from trainers.rl.token_recorder import Place, RecordedSequence, trained_tokens
 from trainers.rl.weight_publisher import WeightPublisher
 
 POLL_SECONDS = 1.0  # of one take request: how soon a stop signal is noticed
@@ -36,6 +38,7 @@ class StepCommand:
     plan: RankPlan | None = None
     learning_rate: float | None = None  # runtime override; None: the RunSpec's
     checkpoint: bool = False  # take a checkpoint after this step, regardless of the interval
+    record: frozenset[Place] = frozenset()  # trajectories whose values by token are reported
 
 
 class Rank0Coordinator:
@@ -73,6 +76,7 @@ class Rank0Coordinator:
         )
         self._live = LiveFile(attempt.directory)
         self._groups: list[rollout.Group] = []
+        self._tokens: list[rollout.TrainedTokens] = []
         self._straggler_seconds = 0.0
         self._published: rollout.PublishedWeights | None = None
         self._free_tensors: dict[str, torch.Tensor] | None = None
@@ -118,7 +122,11 @@ class Rank0Coordinator:
                 self._imbalance = flops_imbalance(plans, self._flops)
                 checkpoint = self._apply_runtime_overrides(version)
                 rate = self._live.settings.learning_rate
-                return [StepCommand(plan=plan, learning_rate=rate, checkpoint=checkpoint) for plan in plans]
+                sampled = frozenset(reply.sampled)
+                return [
+                    StepCommand(plan=plan, learning_rate=rate, checkpoint=checkpoint, record=sampled)
+                    for plan in plans
+                ]
             if reply.ended:
                 break
         return [StepCommand()] * num_ranks
@@ -145,6 +153,10 @@ class Rank0Coordinator:
         free, self._free_tensors = self._free_tensors, None
         return free
 
+    def keep_tokens(self, recorded: Sequence[RecordedSequence]) -> None:
+        """Keep the values of the batch's sampled trajectories for the next announcement."""
+        self._tokens = trained_tokens(self._groups, recorded)
+
     def publish(
         self, version: int, tensors: dict[str, torch.Tensor], *, first: bool, timer: PhaseTimer
     ) -> None:
@@ -154,9 +166,13 @@ class Rank0Coordinator:
         timer.start("announce")
         self.controller.announce(
             rollout.PublishVersionRequest(
-                version=version, weights=published, outcome="none" if first else "trained"
+                version=version,
+                weights=published,
+                outcome="none" if first else "trained",
+                tokens=self._tokens,
             )
         )
+        self._tokens = []
         self._published = published
         self.summary.versions_published += 1
         if first:

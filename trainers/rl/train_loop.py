@@ -78,7 +78,7 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
             stopped = True
             break
         learner.peak_learning_rate = command.learning_rate or spec.trainer.learning_rate
-        outcome = learner.train(command.plan, timer)
+        outcome = learner.train(command.plan, timer, record=command.record)
         if not outcome.finite:
             failures += 1
             summary.skipped_steps += 1
@@ -89,6 +89,9 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
             continue
         failures = 0
         version += 1
+        recorded = context.gather(outcome.recorded) if command.record else None
+        if rank0 is not None:
+            rank0.keep_tokens([one for of_rank in recorded or [] for one in of_rank])
         _publish(version, learner, rank0, dtype=dtype, first=False, timer=timer)
         timer.start("prepare")
         metrics = rank0.collect_metrics(outcome.metrics) if rank0 is not None else {}

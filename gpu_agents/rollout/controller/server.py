@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.group_store import StaleClaim
 from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
-from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
+from gpu_agents.rollout.controller.telemetry import ControllerTelemetry, recorded_trajectories
 from gpu_agents.rollout.controller.versions import VersionConflict
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason
@@ -255,7 +257,7 @@ class ControllerServer:
         batch = _version_checked(lambda: self._trainer.announce(request))
         log.info("version %d announced (%s)", request.version, request.outcome)
         if batch is not None:
-            self._telemetry.trained(batch)
+            self._telemetry.trained(batch, request.tokens)
         self._notify()
         await self._delete_old_weights()
         return wire.Ack()
@@ -267,7 +269,9 @@ class ControllerServer:
 
         reply = await self._poll(attempt, request.wait_seconds)
         self._notify()
-        return reply or wire.TakeReply(groups=[], buffered=len(self._state.groups.buffered))
+        if reply is None:
+            return wire.TakeReply(groups=[], buffered=len(self._state.groups.buffered))
+        return msgspec.structs.replace(reply, sampled=recorded_trajectories(reply.groups))
 
     async def _snapshot(self, request: wire.SnapshotRequest) -> wire.SnapshotReply:
         snapshot = _version_checked(lambda: self._trainer.snapshot(request.version))

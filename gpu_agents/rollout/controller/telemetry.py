@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.token_characters import TokenCharacters
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
 from oolong.contracts.metrics import ACCURACY_BY_SOURCE, GROUPS_BY_SOURCE, REWARD_BY_SOURCE
-from oolong.contracts.rollout import Group, Trajectory
+from oolong.contracts.rollout import Group, TrainedTokens, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
     LONGEST_TOKENS,
@@ -44,6 +44,7 @@ from oolong.contracts.telemetry import (
 log = logging.getLogger(__name__)
 
 SAMPLED_GROUPS_PER_STEP = 2
+RECORDED_TOKENS_PER_STEP = 65_536  # of the sampled trajectories, for which the trainer reports its own values
 TIME_POINT_SECONDS = 5
 
 
@@ -89,8 +90,8 @@ class ControllerTelemetry:
             }
             self._outbox.write(Points(axis="time", x=x, values=values))
 
-    def trained(self, batch: TrainedBatch) -> None:
-        """Write the staleness of a trained batch and a sample of its trajectories."""
+    def trained(self, batch: TrainedBatch, tokens: Sequence[TrainedTokens] = ()) -> None:
+        """Write the staleness of a trained batch and a sample of its trajectories with the trainer's values."""
         # The only complete list of trained groups: it shows that recovery skips none and repeats none.
         log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
@@ -107,8 +108,10 @@ class ControllerTelemetry:
             if not histogram:
                 continue
             self._outbox.write(Histogram(name=name, x=batch.version, counts=_labelled(histogram)))
+        recorded = {(one.group_id, one.member): one for one in tokens}
         for sample in sample_trajectories(batch.groups):
-            self._outbox.write(self._trajectory_line(batch.version, sample))
+            of_trainer = recorded.get((sample.group.group_id, sample.index))
+            self._outbox.write(self._trajectory_line(batch.version, sample, of_trainer))
 
     def evaluation(self, scores: EvaluationScores, by_prompt: PromptScores | None) -> None:
         values = evaluation_metrics(scores)
@@ -131,7 +134,9 @@ class ControllerTelemetry:
         value = pipeline(state) | {"milestones": self._progress.milestones}
         self._outbox.write(StateSnapshot(name="pipeline", value=value))
 
-    def _trajectory_line(self, step: int, sample: TrajectorySample) -> TrajectoryLine:
+    def _trajectory_line(
+        self, step: int, sample: TrajectorySample, of_trainer: TrainedTokens | None
+    ) -> TrajectoryLine:
         group, trajectory = sample.group, sample.trajectory
         runs = version_runs(trajectory)
         # A very long trajectory has no tokens in its line: a line must fit one upload.
@@ -161,6 +166,8 @@ class ControllerTelemetry:
             token_ids=trajectory.token_ids if with_tokens else [],
             logprobs=[round(value, 5) for value in trajectory.behavior_logprobs] if with_tokens else [],
             token_chars=self._characters.count(trajectory.token_ids, completion) if with_tokens else [],
+            trainer_logprobs=of_trainer.logprobs if of_trainer is not None else [],
+            advantages=of_trainer.advantages if of_trainer is not None else [],
             timeline={
                 "generate_seconds": trajectory.generate_seconds,
                 "reward_seconds": trajectory.reward_seconds,
@@ -381,6 +388,17 @@ def sample_trajectories(groups: list[Group]) -> list[TrajectorySample]:
     max(samples, key=lambda s: len(s.trajectory.token_ids)).reasons.append("longest")
     max(samples, key=lambda s: version_span(s.trajectory)).reasons.append("widest_span")
     return [sample for sample in samples if sample.reasons]
+
+
+def recorded_trajectories(groups: list[Group]) -> list[tuple[str, int]]:
+    """(group id, member) of the sampled trajectories for which the trainer reports its values, of limited size."""
+    recorded, tokens = [], 0
+    for sample in sample_trajectories(groups):
+        length = len(sample.trajectory.token_ids)
+        if length <= LONGEST_TOKENS and tokens + length <= RECORDED_TOKENS_PER_STEP:
+            recorded.append((sample.group.group_id, sample.index))
+            tokens += length
+    return recorded
 
 
 def _digest(group: Group) -> bytes:

@@ -229,6 +229,9 @@ class TrajectoryTokens(models.Model):
     token_ids = models.BinaryField()  # int32, little endian
     logprobs = models.BinaryField()  # float32, little endian; as many
     token_chars = models.BinaryField(default=b"")  # int32, little endian; as many, or none
+    # Of the trainer, float32, little endian; as many, or none. NaN where a token was not trained.
+    trainer_logprobs = models.BinaryField(default=b"")
+    advantages = models.BinaryField(default=b"")
 
     def __str__(self) -> str:
         return f"tokens of {self.sample_id}"

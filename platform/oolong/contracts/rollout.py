@@ -358,6 +358,15 @@ class Ack(Message, frozen=True, kw_only=True):
 # --- trainer -> controller ----------------------------------------------------------------------------------
 
 
+class TrainedTokens(Message, frozen=True, kw_only=True):
+    """What the trainer computed for the T completion tokens of a sampled trajectory; None where it trained none."""
+
+    group_id: str
+    member: int  # index in the group
+    logprobs: list[float | None]  # [T] of the policy that the step began with; empty with `proximal: none`
+    advantages: list[float | None]  # [T]
+
+
 class PublishVersionRequest(Message, frozen=True, kw_only=True):
     """POST /publish_version: weights of `version` are complete on disk. Moves taken groups to trained.
 
@@ -368,6 +377,7 @@ class PublishVersionRequest(Message, frozen=True, kw_only=True):
     version: int
     weights: PublishedWeights | None
     outcome: Literal["none", "trained", "nonfinite"]
+    tokens: list[TrainedTokens] = []  # of the batch's trajectories in `TakeReply.sampled`
 
 
 class TakeRequest(Message, frozen=True, kw_only=True):
@@ -382,6 +392,7 @@ class TakeReply(Message, frozen=True, kw_only=True):
     """`groups` is empty while there is no batch yet; ask again."""
 
     groups: list[Group]
+    sampled: list[tuple[str, int]] = []  # (group id, member) of the trajectories that telemetry shows
     straggler_wait_seconds: float = 0.0  # part of the wait spent on stragglers although B groups were there
     buffered: int = 0
     ended: bool = False

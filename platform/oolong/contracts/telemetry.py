@@ -81,6 +81,10 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     token_chars: list[
         int
     ] = []  # [T] characters of `completion` that each token begins; empty where not known
+    # [T] of the trainer: log-probability under the policy that the step began with, and advantage. None where a token
+    # was not trained; empty where nothing was recorded.
+    trainer_logprobs: list[float | None] = []
+    advantages: list[float | None] = []
     timeline: dict[str, float] = {}  # generate_seconds, reward_seconds, interruptions, turns, tool_calls
 
 

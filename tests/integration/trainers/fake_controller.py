@@ -93,7 +93,8 @@ class FakeController:
         if not self._trains:  # else it is sent again
             self.taken.append(request.version)
         self._trains = True
-        return 200, rollout.TakeReply(groups=self._batches(request.version))
+        groups = self._batches(request.version)
+        return 200, rollout.TakeReply(groups=groups, sampled=sampled(groups))
 
     def _snapshot(self, body: bytes) -> tuple[int, msgspec.Struct]:
         version = msgspec.msgpack.decode(body, type=rollout.SnapshotRequest).version
@@ -117,6 +118,11 @@ class FakeController:
     def _end(self, body: bytes) -> tuple[int, msgspec.Struct]:
         self.ended.append(msgspec.msgpack.decode(body, type=rollout.EndRequest).reason)
         return 200, rollout.Ack()
+
+
+def sampled(groups: list[rollout.Group]) -> list[tuple[str, int]]:
+    """The trajectories whose values by token the trainer is asked for: of two groups, the first of each."""
+    return [(group.group_id, 0) for group in (groups[0], groups[-1])]
 
 
 def recorded_batches(*, groups: int, members: int, seed: int = 1, longest: int = 40) -> Batches:

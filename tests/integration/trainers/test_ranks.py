@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oolong.contracts.lifecycle import EndReason
-from tests.integration.trainers.fake_controller import FakeController, recorded_batches
+from tests.integration.trainers.fake_controller import FakeController, recorded_batches, sampled
 from tests.integration.trainers.rank_program import OPTIONS
 from tests.support.ports import reserve_port
 from trainers import checkpoint
@@ -205,6 +205,9 @@ def test_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., Any
     with FakeController(batches) as controller:
         two = start_trainer(spec, num_ranks=2, controller_url=controller.url)
         assert two.finish() == 0, two.log
+    for announced in controller.announced[1:]:  # the two trajectories are on different ranks, or on the same
+        names = sorted((tokens.group_id, tokens.member) for tokens in announced.tokens)
+        assert names == sorted(sampled(batches(announced.version - 1)))
     first = two.directory / "checkpoints" / "step-00000001"
     assert len(list((first / "state").glob("*.distcp"))) == 2
     flops = load_forward_flops(tiny_model)

@@ -20,7 +20,7 @@ from oolong.contracts import rollout
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.metrics import METRICS
 from oolong.system.rpc import RpcError
-from tests.integration.trainers.fake_controller import FakeController, recorded_batches
+from tests.integration.trainers.fake_controller import FakeController, recorded_batches, sampled
 from tests.support.waiting import wait_until
 from trainers import checkpoint
 from trainers.durable_files import write_json
@@ -56,6 +56,8 @@ def test_run_publishes_checkpoints_and_writes_its_summary(
         and controller.snapshots == [3, 6]
         and controller.ended == ["completed"]
     )
+    for one in controller.announced[1:]:
+        assert_values_of_sampled_trajectories(one, BATCHES(one.version - 1))
     lines = run.lines()
     checkpoints = [line for line in lines if type(line).__name__ == "CheckpointLine"]
     assert [(line.step, line.final) for line in checkpoints] == [(3, False), (6, True)]
@@ -81,6 +83,17 @@ def test_run_publishes_checkpoints_and_writes_its_summary(
         == tokens
         == sum(one["perf/trained_tokens"] for one in run.points().values())
     )
+
+
+def assert_values_of_sampled_trajectories(
+    announced: rollout.PublishVersionRequest, groups: list[rollout.Group]
+) -> None:
+    assert sorted((one.group_id, one.member) for one in announced.tokens) == sorted(sampled(groups))
+    for one in announced.tokens:
+        [group] = [group for group in groups if group.group_id == one.group_id]
+        mask = [bool(trained) for trained in group.trajectories[one.member].loss_mask]
+        assert [value is not None for value in one.logprobs] == mask
+        assert [value is not None for value in one.advantages] == mask
 
 
 def test_run_checks_packing_once_and_reports_packing_metrics(

@@ -7722,6 +7722,10 @@ export interface components {
             versions: number[] | null;
             /** @description characters (code points) of the completion that each token begins; null: not known */
             token_chars: number[] | null;
+            /** @description of the policy that the train step began with, for each token; null: not trained or not recorded */
+            trainer_logprobs: (number | null)[] | null;
+            /** @description that the loss used, for each token; null: not trained or not recorded */
+            advantages: (number | null)[] | null;
         };
         RunSpec: {
             /**
@@ -14724,8 +14728,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a"
+                     *       "sha256": "fd64d08e21e1e3e8b40b31c1e842e3e1a61b765d9ec071ba422373c3ebf41e70",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=fd64d08e21e1e3e8b40b31c1e842e3e1a61b765d9ec071ba422373c3ebf41e70"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -30403,7 +30407,9 @@ export interface operations {
                      *       "token_ids": null,
                      *       "logprobs": null,
                      *       "versions": null,
-                     *       "token_chars": null
+                     *       "token_chars": null,
+                     *       "trainer_logprobs": null,
+                     *       "advantages": null
                      *     }
                      */
                     "application/json": components["schemas"]["WholeTrajectory"];

@@ -7,7 +7,8 @@ samples' rows and deletes what waited. Killed before that it leaves a file that 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -46,6 +47,8 @@ _SCHEMA = pa.schema(
         ("logprobs", pa.list_(pa.float32())),
         ("versions", pa.list_(pa.int64())),
         ("token_chars", pa.list_(pa.int32())),
+        ("trainer_logprobs", pa.list_(pa.float32())),
+        ("advantages", pa.list_(pa.float32())),
     ]
 )
 
@@ -62,6 +65,9 @@ class Tokens:
     logprobs: list[float]
     versions: list[int]  # -1 where the environment wrote
     token_chars: list[int]  # characters of the completion that each token begins; empty where not known
+    # Of the trainer; None where a token was not trained, empty where nothing was recorded.
+    trainer_logprobs: list[float | None]
+    advantages: list[float | None]
 
 
 def write_pending_files(*, now: datetime) -> int:
@@ -89,15 +95,15 @@ def read_tokens(sample: TrajectorySample) -> Tokens | None:
     if sample.file is None or sample.file_row is None:
         return None
     with store.open_blob(sample.file.sha256) as blob, pq.ParquetFile(blob) as file:
-        columns = ["sample", "token_ids", "logprobs", "versions", "token_chars"]
-        group = file.read_row_group(sample.file_row // ROW_GROUP_SIZE, columns=columns)
+        columns = {"sample", *(field.name for field in fields(Tokens))} & set(file.schema_arrow.names)
+        group = file.read_row_group(sample.file_row // ROW_GROUP_SIZE, columns=sorted(columns))
     [row] = group.slice(sample.file_row % ROW_GROUP_SIZE, 1).to_pylist()
     if row["sample"] != sample.pk:
         raise FileMismatch(
             f"row {sample.file_row} of {sample.file.sha256} is {row['sample']}, not {sample.pk}"
         )
-    # Files of before this column lack it.
-    return Tokens(row["token_ids"], row["logprobs"], row["versions"], row.get("token_chars") or [])
+    # Older files lack the newer columns.
+    return Tokens(**{field.name: row.get(field.name) or [] for field in fields(Tokens)})
 
 
 def _write_file(run_id: str, *, now: datetime) -> None:
@@ -134,7 +140,8 @@ def _row(sample: TrajectorySample) -> dict[str, Any]:
         "completion": sample.completion, "reward": sample.reward, "score": sample.score,
         "reward_parts": list(sample.reward_parts.items()), "finish_reason": sample.finish_reason,
         "token_ids": tokens.token_ids, "logprobs": tokens.logprobs, "versions": tokens.versions,
-        "token_chars": tokens.token_chars,
+        "token_chars": tokens.token_chars, "trainer_logprobs": tokens.trainer_logprobs,
+        "advantages": tokens.advantages,
     }  # fmt: skip
 
 
@@ -143,7 +150,19 @@ def _decode_tokens(sample: TrajectorySample, waiting: TrajectoryTokens) -> Token
     logprobs: list[float] = np.frombuffer(bytes(waiting.logprobs), dtype="<f4").tolist()
     token_chars: list[int] = np.frombuffer(bytes(waiting.token_chars), dtype="<i4").tolist()
     versions = expand_versions(sample.policy_versions, len(token_ids))
-    return Tokens(token_ids, logprobs, versions, token_chars)
+    return Tokens(
+        token_ids=token_ids,
+        logprobs=logprobs,
+        versions=versions,
+        token_chars=token_chars,
+        trainer_logprobs=_numbers_or_none(waiting.trainer_logprobs),
+        advantages=_numbers_or_none(waiting.advantages),
+    )
+
+
+def _numbers_or_none(values: bytes) -> list[float | None]:
+    numbers = np.frombuffer(bytes(values), dtype="<f4")
+    return [None if math.isnan(number) else number for number in numbers.tolist()]
 
 
 def expand_versions(pairs: list[int], length: int) -> list[int]:

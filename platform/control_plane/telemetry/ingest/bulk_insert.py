@@ -195,6 +195,9 @@ def insert_trajectories(job: Job, lines: list[contract.TrajectoryLine]) -> None:
             token_ids=np.array(line.token_ids, dtype="<i4").tobytes(),
             logprobs=np.array(line.logprobs, dtype="<f4").tobytes(),
             token_chars=np.array(line.token_chars, dtype="<i4").tobytes(),
+            # float32 makes NaN of None
+            trainer_logprobs=np.array(line.trainer_logprobs, dtype="<f4").tobytes(),
+            advantages=np.array(line.advantages, dtype="<f4").tobytes(),
         )
         for sample, line in zip(samples, lines, strict=True)
         if line.token_ids

@@ -125,6 +125,11 @@ def _check_tokens(line: TrajectoryLine) -> None:
         raise ValueError(
             f"token_chars from {min(line.token_chars)} to {max(line.token_chars)}: 0 to 2^31 - 1"
         )
+    for name, values in (("trainer_logprobs", line.trainer_logprobs), ("advantages", line.advantages)):
+        if values and len(values) != len(line.token_ids):
+            raise ValueError(
+                f"{len(values)} {name} and {len(line.token_ids)} token_ids; one for each, or none"
+            )
     versions, counts = line.policy_versions[0::2], line.policy_versions[1::2]
     if len(versions) != len(counts):
         raise ValueError(f"policy_versions has {len(line.policy_versions)} numbers; they come in pairs")

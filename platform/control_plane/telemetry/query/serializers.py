@@ -195,6 +195,16 @@ class WholeTrajectorySerializer(TrajectorySerializer):
         allow_null=True,
         help_text="characters (code points) of the completion that each token begins; null: not known",
     )
+    trainer_logprobs = serializers.ListField(
+        child=serializers.FloatField(allow_null=True),
+        allow_null=True,
+        help_text="of the policy that the train step began with, for each token; null: not trained or not recorded",
+    )
+    advantages = serializers.ListField(
+        child=serializers.FloatField(allow_null=True),
+        allow_null=True,
+        help_text="that the loss used, for each token; null: not trained or not recorded",
+    )
 
 
 class SpanSerializer(ResponseSerializer):

@@ -63,4 +63,6 @@ def get(run: Run, sample_id: str) -> dict[str, Any]:
         "logprobs": tokens.logprobs if tokens else None,
         "versions": tokens.versions if tokens else None,
         "token_chars": tokens.token_chars or None if tokens else None,
+        "trainer_logprobs": tokens.trainer_logprobs or None if tokens else None,
+        "advantages": tokens.advantages or None if tokens else None,
     }

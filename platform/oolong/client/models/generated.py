@@ -1624,3 +1624,5 @@ class WholeTrajectory(Trajectory):
     logprobs: list[float] | None = None
     versions: list[int] | None = None
     token_chars: list[int] | None = None
+    trainer_logprobs: list[float | None] | None = None
+    advantages: list[float | None] | None = None

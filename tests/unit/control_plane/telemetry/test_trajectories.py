@@ -48,12 +48,12 @@ def line(n: int, **fields: Any) -> contract.TrajectoryLine:
         "at": AT, "step": n, "group_id": f"0-{n}-0", "prompt": f"prompt {n}", "answer": "a", "completion": f"says {n}",
         "reward": n / 10, "policy_versions": [n, 2, -1, 1, n + n % 3, 1], "finish_reason": "stop", "row": n,
         "member": 1, "token_ids": [n, 7, 8, 9], "logprobs": [-0.5, -1.0, 0.0, -0.25], "score": n / 5,
-        "token_chars": [2, 0, 1, 3],
+        "token_chars": [2, 0, 1, 3], "trainer_logprobs": [-0.75, -1.0, None, -0.5], "advantages": [1.5, 1.5, None, 1.5],
         "sample_reasons": ["group"] if n % 2 else ["longest", "highest_reward"],
         "timeline": {"generate_seconds": 1.5},
     }  # fmt: skip
     if "token_ids" in fields:  # other tokens have other lengths
-        values["token_chars"] = []
+        values["token_chars"] = values["trainer_logprobs"] = values["advantages"] = []
     return contract.TrajectoryLine(**{**values, **fields})
 
 
@@ -77,6 +77,8 @@ def test_tokens_read_the_same_before_and_after_they_are_in_a_file(
     before = [ask(f"/{identity}").json() for identity in ids]
     assert before[5]["token_ids"] == [5, 7, 8, 9] and before[5]["versions"] == [5, 5, -1, 7]
     assert before[5]["token_chars"] == [2, 0, 1, 3]
+    assert before[5]["trainer_logprobs"] == [-0.75, -1.0, None, -0.5]
+    assert before[5]["advantages"] == [1.5, 1.5, None, 1.5]
     assert before[5]["logprobs"] == [-0.5, -1.0, 0.0, -0.25] and before[5]["timeline"] == {
         "generate_seconds": 1.5
     }

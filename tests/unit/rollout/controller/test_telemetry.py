@@ -5,7 +5,13 @@ from __future__ import annotations
 import hashlib
 
 from gpu_agents.rollout.controller.staleness_stats import BatchStaleness, ConsumedTotals
-from gpu_agents.rollout.controller.telemetry import length_bucket, lengths, sample_trajectories
+from gpu_agents.rollout.controller.telemetry import (
+    RECORDED_TOKENS_PER_STEP,
+    length_bucket,
+    lengths,
+    recorded_trajectories,
+    sample_trajectories,
+)
 from oolong.contracts.rollout import Group, Trajectory
 
 
@@ -50,6 +56,14 @@ def test_of_equals_the_one_of_the_smallest_lot_stands_for_all() -> None:
         ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
     ]
     assert picked([]) == {}
+
+
+def test_the_trainer_reports_its_values_for_sampled_trajectories_up_to_a_limit() -> None:
+    groups = [group(f"0-{n}-0", trajectory(0.5), trajectory(1.0)) for n in range(3)]
+    assert recorded_trajectories(groups) == list(picked(groups))
+    length = RECORDED_TOKENS_PER_STEP // 4
+    long = [group("0-0-0", *(trajectory(0.5, length=length) for _ in range(6)))]
+    assert recorded_trajectories(long) == [("0-0-0", member) for member in range(4)]
 
 
 def test_each_batch_is_measured_against_the_bound_of_its_take() -> None:

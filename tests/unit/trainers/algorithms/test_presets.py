@@ -82,7 +82,8 @@ def worked(spec: RunSpec) -> float:
     rewards = [[spec.reward.scale * score + spec.reward.bias for score in group] for group in scores]
     sequences = [
         TrainingSequence(
-            group=group, rollout=member, tokens=[7] * (length + 1), loss_positions=list(range(1, length + 1)),
+            group=group, rollout=member, source=(str(group), member), tokens=[7] * (length + 1),
+            loss_positions=list(range(1, length + 1)),
             behavior_logprobs=[0.0] * length, versions=[0] * length,
         )
         for group, members in enumerate(lengths)

@@ -11,7 +11,8 @@ TENSORS = build_microbatch_tensors(
     Microbatch(
         [
             TrainingSequence(
-                group=group, rollout=member, tokens=[7] * (length + 1), loss_positions=list(range(1, length + 1)),
+                group=group, rollout=member, source=(str(group), member), tokens=[7] * (length + 1),
+                loss_positions=list(range(1, length + 1)),
                 behavior_logprobs=[0.0] * length, versions=[0] * length,
             )
             for group, member, length in ((0, 1, 2), (1, 0, 1))

@@ -10,7 +10,7 @@ import { GroupMembers } from "./group-members.tsx";
 import { TokenText } from "./token-text.tsx";
 import type { Piece } from "./tokens.ts";
 
-const piece = (index: number, fields: Partial<Piece> = {}): Piece => ({ text: `t${index} `, version: 3, tokens: 1, index, id: 40 + index, logprob: Math.log(0.5), ...fields });
+const piece = (index: number, fields: Partial<Piece> = {}): Piece => ({ text: `t${index} `, version: 3, tokens: 1, index, id: 40 + index, logprob: Math.log(0.5), difference: null, advantage: null, ...fields });
 const member = (id: number, reward: number, reasons: string[]) =>
   ({ id, member: id - 10, reward, sample_reasons: reasons, completion: "text", finish_reason: "stop", low_version: 1, high_version: 1, tokens: 4 }) as Trajectory;
 

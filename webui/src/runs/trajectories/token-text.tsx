@@ -2,10 +2,10 @@ import { Button } from "@mantine/core";
 import { useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
 
 import { grouped } from "../../common/format.ts";
-import type { Coloring } from "./coloring.ts";
+import { levelOf, type Coloring } from "./coloring.ts";
 import { ColorLegend } from "./color-legend.tsx";
 import classes from "./token-text.module.css";
-import { blocksOf, firstPieces, probabilityClass, type Block, type Piece } from "./tokens.ts";
+import { blocksOf, firstPieces, type Block, type Piece } from "./tokens.ts";
 import { describePiece } from "./describe-piece.ts";
 import { ENVIRONMENT } from "./version-spans.ts";
 
@@ -71,7 +71,7 @@ function BlockText({ block, isOnly, coloring }: { block: Block; isOnly: boolean;
 
 function PieceText({ piece, coloring, before }: { piece: Piece; coloring: Coloring; before: Piece | undefined }) {
   const isNewVersion = coloring === "version" && piece.version !== ENVIRONMENT && before?.version !== piece.version;
-  const level = piece.version === ENVIRONMENT ? undefined : coloring === "version" ? `v${piece.version % 6}` : coloring === "probability" && piece.logprob !== null ? `p${probabilityClass(piece.logprob)}` : undefined;
+  const level = levelOf(piece, coloring);
   return (
     <>
       {isNewVersion && <sup className={classes.version}>v{piece.version}</sup>}

@@ -8,12 +8,14 @@ export type Piece = {
   index: number; // of its first token in the completion
   id: number | null;
   logprob: number | null; // of the distribution that it was sampled from; null where the environment wrote it
+  difference: number | null; // the trainer's log-probability less that one; null where it was not trained or recorded
+  advantage: number | null;
 };
 
 /** What the policy wrote in one turn, or what the environment answered. */
 export type Block = { kind: "policy" | "environment"; turn: number; tokens: number; pieces: Piece[] };
 
-type Whole = Sample & { token_ids: number[] | null; logprobs: number[] | null; versions: number[] | null; token_chars: number[] | null };
+type Whole = Sample & { token_ids: number[] | null; logprobs: number[] | null; versions: number[] | null; token_chars: number[] | null; trainer_logprobs: (number | null)[] | null; advantages: (number | null)[] | null };
 
 /** The pieces of a completion. `byToken` tells whether each is one token. */
 export function piecesOf(whole: Whole): { pieces: Piece[]; byToken: boolean; isExact: boolean } {
@@ -25,7 +27,7 @@ export function piecesOf(whole: Whole): { pieces: Piece[]; byToken: boolean; isE
     const { spans, isExact } = spansOf(whole);
     let index = 0;
     const pieces = spans.map((span) => {
-      const piece = { ...span, index, id: null, logprob: null };
+      const piece = { ...span, index, id: null, logprob: null, difference: null, advantage: null };
       index += span.tokens;
       return piece;
     });
@@ -36,7 +38,10 @@ export function piecesOf(whole: Whole): { pieces: Piece[]; byToken: boolean; isE
     const text = characters.slice(from, from + lengths[index]!).join("");
     from += lengths[index]!;
     const version = versions[index]!;
-    return { text, version, tokens: 1, index, id, logprob: version === ENVIRONMENT ? null : logprobs[index]! };
+    const logprob = version === ENVIRONMENT ? null : logprobs[index]!;
+    const trainer = whole.trainer_logprobs?.[index] ?? null;
+    const difference = trainer === null || logprob === null ? null : trainer - logprob;
+    return { text, version, tokens: 1, index, id, logprob, difference, advantage: whole.advantages?.[index] ?? null };
   });
   return { pieces, byToken: true, isExact: true };
 }
@@ -81,6 +86,16 @@ export const PROBABILITY_CLASSES = [
 export function probabilityClass(logprob: number): number {
   const probability = Math.exp(logprob);
   return PROBABILITY_CLASSES.findIndex(({ least }) => probability >= least);
+}
+
+/** Bounds of the classes of a value with a sign: weak and strong, below and above 0. */
+export const DIFFERENCE_BOUNDS = { weak: 0.1, strong: 1 };
+export const ADVANTAGE_BOUNDS = { weak: 0.001, strong: 1 };
+
+/** 0: strongly negative, 1: negative, 2: about 0, 3: positive, 4: strongly positive. */
+export function signedClass(value: number, { weak, strong }: { weak: number; strong: number }): number {
+  const size = Math.abs(value) < weak ? 0 : Math.abs(value) < strong ? 1 : 2;
+  return 2 + Math.sign(value) * size;
 }
 
 /** The versions of the policy in the pieces, oldest first. */

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "vitest";
 
 import { sampledText } from "./group-summary.ts";
+import { colorings, levelOf } from "./coloring.ts";
+import { describePiece } from "./describe-piece.ts";
 import { blocksOf, firstPieces, piecesOf, probabilityClass, versionsIn } from "./tokens.ts";
 import { filterError, trajectoryQuery, withoutFilters } from "./trajectory-filter.ts";
 
@@ -13,6 +15,8 @@ const WHOLE = {
   logprobs: [-0.1, -0.2, -5, 0, -1],
   versions: [3, 3, 3, -1, 4],
   token_chars: [1, 1, 0, 8, 1],
+  trainer_logprobs: [-0.1, -1.4, -3, null, null],
+  advantages: [0.5, 0.5, -1.25, null, null],
 };
 
 test("a completion is cut into its tokens by characters, not by UTF-16 units", () => {
@@ -44,6 +48,16 @@ test("a long trajectory is cut between tokens and loses none when all are shown"
 
 test("probabilities fall into the classes of the legend", () => {
   assert.deepEqual([0, Math.log(0.9), Math.log(0.89), -1, -3, -30].map(probabilityClass), [0, 0, 1, 2, 3, 4]);
+});
+
+test("tokens are colored by the trainer's values where it recorded them", () => {
+  const content = piecesOf(WHOLE);
+  assert.deepEqual(colorings(content), ["version", "probability", "difference", "advantage", "none"]);
+  assert.deepEqual(content.pieces.map((piece) => levelOf(piece, "difference")), ["d2", "d0", "d4", undefined, undefined]);
+  assert.deepEqual(content.pieces.map((piece) => levelOf(piece, "advantage")), ["d3", "d3", "d0", undefined, undefined]);
+  assert.match(describePiece(content.pieces[2]!, 5), /trainer − engine \+2\.0000 · advantage −1\.2500$/);
+  const without = piecesOf({ ...WHOLE, trainer_logprobs: null, advantages: null });
+  assert.deepEqual(colorings(without), ["version", "probability", "none"]);
 });
 
 test("a group says how much of it was sampled, and why", () => {

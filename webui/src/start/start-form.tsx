@@ -17,6 +17,7 @@ import { needsCheckpoint, ORIGINS, presetsOf, specFor, defaultPreset, type Avail
 import { PresetSelect } from "./preset-select.tsx";
 import { Errors, PlanFacts, StartPanel, Warnings } from "./rail.tsx";
 import { SampleNotice } from "./sample-notice.tsx";
+import { SimulationPanel } from "./simulation-panel.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { stateOf, withKey } from "./spec-state.ts";
 import classes from "./start-page.module.css";
@@ -135,6 +136,12 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
             {state.syntaxError === null && <Warnings warnings={check.warnings} onFocus={setTarget} />}
             {state.syntaxError === null && <PlanFacts plan={plan.data} isLoading={plan.isLoading} />}
             <ProblemNotice error={plan.error} retry={() => void plan.refetch()} />
+            {(state.spec["kind"] ?? "rl") === "rl" && (
+              <SimulationPanel
+                spec={state.spec} canSimulate={check.valid === true && state.syntaxError === null}
+                onUse={(engines, ranks) => { write(["rollout", "engines"], engines); write(["trainer", "num_ranks"], ranks); }}
+              />
+            )}
           </div>
         </aside>
       </div>

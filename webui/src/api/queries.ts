@@ -38,6 +38,12 @@ const RUNS_PER_PAGE = 100;
 export const runs = (filter: RunListQuery, limit = RUNS_PER_PAGE) =>
   pages(["runs", filter, limit], (cursor, signal) => get("/api/v1/runs", { query: { ...filter, cursor, limit } }, signal));
 
+/** The caller's saved views of the run list, and those that others share. */
+export const savedViews = queryOptions({
+  queryKey: ["saved-views"],
+  queryFn: async ({ signal }) => (await get("/api/v1/saved-views", { query: { limit: 200 } }, signal)).data,
+});
+
 /** Reward curves of at most 100 runs. */
 export const sparklines = (ids: string[]) =>
   queryOptions({

@@ -15,6 +15,7 @@ import { chosenColumns, DEFAULT_COLUMNS, toggled } from "./run-columns.ts";
 import { chips, isFiltered, listQuery, QUICK_FILTERS, withQuickFilter, without } from "./run-list-view.ts";
 import { moveActive, toggleRow } from "./run-selection.ts";
 import { RunsTable } from "./runs-table.tsx";
+import { SavedViews } from "./saved-views.tsx";
 import classes from "./runs-page.module.css";
 import { MAX_REFETCHED_PAGES, useCurves, useRunList } from "./use-run-list.ts";
 import { useListKeys } from "./use-list-keys.ts";
@@ -36,6 +37,7 @@ export function RunsPage() {
           <SegmentedControl value={search.get("condition") ?? search.get("status") ?? ""} onChange={(value) => setSearch((old) => withQuickFilter(old, value), { replace: true })} data={QUICK_FILTERS} />
         </div>
         <NameSearch name={name} onSearch={(typed) => set("name", typed)} />
+        <SavedViews search={search} onOpen={(view) => setSearch(view)} />
         {chips(search).map((chip) => (
           <Button key={`${chip.name}=${chip.value}`} variant="light" rightSection={<IconX size={12} />} onClick={() => setSearch((old) => without(old, chip.name, chip.value), { replace: true })} aria-label={`Remove filter: ${chip.name} ${chip.value}`}>{chip.label}</Button>
         ))}

@@ -157,6 +157,17 @@ def teams_that_may_use(pool: str) -> frozenset[str]:
     return frozenset(teams_of(pool).values_list("pk", flat=True))
 
 
+def connected_nodes(pool: str) -> list[Node]:
+    """Nodes of the pool that take new jobs and that other nodes reach, by name."""
+    nodes = Node.objects.filter(pool=pool).exclude(peer_address="").order_by("name", "pk")
+    return [node for node in nodes if node.takes_work]
+
+
+def device_of(node: Node) -> str:
+    """The device of its slots, of which a node has one kind."""
+    return Slot.objects.filter(node=node).values_list("device", flat=True).first() or ""
+
+
 def leased_jobs(node: Node) -> list[str]:
     """IDs of jobs that hold slots of the node."""
     return list(

@@ -130,12 +130,12 @@ class Reservation:
 
 @dataclass(frozen=True)
 class LoanRequest:
-    """A running attempt that wants idle slots of its node."""
+    """A running attempt that wants idle slots."""
 
     attempt: str
     purpose: Literal["engines", "evaluator"]
     request: Request  # what the slots must offer
-    node: str
+    nodes: tuple[str, ...]  # where; those of the first are preferred
     slots: int  # at most
 
 
@@ -205,7 +205,7 @@ class Preemption:
 @dataclass(frozen=True)
 class Loan:
     request: LoanRequest
-    slots: tuple[str, ...]  # names; empty when none is idle
+    slots: tuple[tuple[str, str], ...]  # (node, name of the slot); empty when none is idle
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
 MISSING_GRACE = timedelta(seconds=5)  # a job is gone when reports lack it for this long
 START_TIMEOUT = timedelta(seconds=30)  # a stopped job that no report mentions for this long never started
 
-# Exited evaluators of active attempts, which their node forgets once their telemetry is stored.
-_EXITED_EVALUATOR = Q(evaluates__gt="", state=JobState.EXITED)
+# Exited evaluators and remote engines of active attempts, which their node forgets once their telemetry is stored.
+_MAY_BE_FORGOTTEN = Q(state=JobState.EXITED) & (Q(evaluates__gt="") | Q(node__isnull=False))
 
 
 def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
@@ -37,7 +37,7 @@ def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, 
     reported = {report.job_id: report for report in reports}
     known = list(
         jobs_on(node)
-        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _EXITED_EVALUATOR) | Q(pk__in=list(reported)))
+        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _MAY_BE_FORGOTTEN) | Q(pk__in=list(reported)))
         .select_related("attempt")
     )
     forget: list[str] = []

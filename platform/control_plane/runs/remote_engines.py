@@ -23,7 +23,8 @@ from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
 from oolong.contracts.model_paths import root_of
 from oolong.contracts.run_spec import RunSpec
 
-RETRY_AFTER = timedelta(minutes=5)  # before an attempt uses a node again on which an engine of it failed
+# How long an attempt does not use a node on which an engine of it failed: doubled by each failure.
+RETRY_AFTER, MAX_RETRY_AFTER = timedelta(minutes=5), timedelta(hours=2)
 ENGINES_UNRESPONSIVE = (
     "ENGINES_UNRESPONSIVE"  # a condition: a node with remote engines of the run does not respond
 )
@@ -42,20 +43,32 @@ def nodes_for_engines(
     home = attempt.node
     if not attempt.peer_address:
         return (home.pk,)
-    avoided = _nodes_of_failed_engines(attempt, now=now)
+    failures = _failures(attempt)
     others = (
         node.pk
         for node in connected
-        if node.pk != home.pk and node.peer_network == home.peer_network and node.pk not in avoided
+        if node.pk != home.pk and node.peer_network == home.peer_network
+        if not is_avoided(failures.get(node.pk, ()), now=now)
         if not request.model_path or root_of(request.model_path, node.model_roots) is not None
         if node.isolates_jobs or not request.isolated
     )
     return (home.pk, *others)
 
 
-def _nodes_of_failed_engines(attempt: Attempt, *, now: datetime) -> set[str]:
-    failed = attempt.jobs.filter(state=JobState.EXITED, ended_at__gt=now - RETRY_AFTER).exclude(node=None)
-    return {job.node_id for job in failed if job.node_id and _has_failed(job)}
+def is_avoided(failures: Sequence[datetime], *, now: datetime) -> bool:
+    """Whether an attempt does not use a node yet on which engines of it failed at these times."""
+    if not failures:
+        return False
+    return now - max(failures) < min(MAX_RETRY_AFTER, RETRY_AFTER * 2 ** (len(failures) - 1))
+
+
+def _failures(attempt: Attempt) -> dict[str, list[datetime]]:
+    """Node → when engines of the attempt failed there."""
+    found: dict[str, list[datetime]] = {}
+    for job in attempt.jobs.filter(state=JobState.EXITED).exclude(node=None):
+        if _has_failed(job) and job.node_id is not None and job.ended_at is not None:
+            found.setdefault(job.node_id, []).append(job.ended_at)
+    return found
 
 
 def _has_failed(job: Job) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -70,10 +71,12 @@ def force_terminate(run: Run, message: str, *, now: datetime) -> None:
     slots stay leased until the node reports that, or is lost."""
     attempt = live_attempt(run)
     if attempt is not None:
-        leased = sum(len(job.slots) for job in attempt.jobs.exclude(state=JobState.EXITED))
+        leased: Counter[str] = Counter()  # by node
+        for job in attempt.jobs.exclude(state=JobState.EXITED).select_related("node"):
+            leased[job.placed_on.name] += len(job.slots)
         finalize_attempt(attempt, EndReason.FORCED_BY_OPERATOR, message, now=now)
-        if leased:
-            message += f"; {leased} slots stay leased until {attempt.node.name} has ended its jobs"
+        for node, slots in sorted(leased.items()):
+            message += f"; {slots} slots stay leased until {node} has ended its jobs"
     fields = termination_fields(EndReason.FORCED_BY_OPERATOR, message)
     transition_run(run, RunStatus.STOPPED, now=now, message=message, **fields)
     fleet.publish_lease_change()

@@ -27,7 +27,7 @@ from gpu_agents.rollout.controller.weight_server import WeightServer
 from oolong.contracts.attempt import READY_FILE, JobFile, PeerListenerFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
-from oolong.contracts.telemetry import Note
+from oolong.contracts.telemetry import Note, Points
 from oolong.sandbox import probe_sandbox
 from tests.support.isolation import require_isolation
 from tests.support.outboxes import written_lines
@@ -350,6 +350,13 @@ async def test_a_worker_on_another_node_fetches_every_version_and_its_loss_reque
         claimed = {
             claim.group_id for claim in run.controller.state.groups.claims.all_of_worker("rollout-0/0")
         }
+
+        def seconds() -> list[int]:
+            lines = written_lines(remote.directory)
+            return [line.x for line in lines if isinstance(line, Points) and line.axis == "time"]
+
+        await until(lambda: bool(seconds()), "it reports metrics")
+        assert min(seconds()) > 1e9, "seconds since the attempt began: its controller says at 0"
 
         os.killpg(remote.process.pid, signal.SIGKILL)
         for engine in remote.engines:

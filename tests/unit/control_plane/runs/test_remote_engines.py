@@ -5,14 +5,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from control_plane.fleet.models import Lease, Liveness, Node
 from control_plane.runs.models import Attempt, Job
-from control_plane.runs.remote_engines import RETRY_AFTER
+from control_plane.runs.remote_engines import RETRY_AFTER, is_avoided
 from oolong.contracts.agent import DesiredAttempt
 from oolong.contracts.lifecycle import EndReason
 from oolong.system.pinned_tls import client_context, server_context
@@ -183,6 +183,17 @@ def test_an_engine_that_fails_on_another_node_costs_the_run_nothing(world: World
     world.beat()
     world.tick(RETRY_AFTER.total_seconds() / 2)
     assert world.nodes_of_engines() == {"rollout-0": "home", "rollout-2": "away"}
+
+
+def test_each_failure_doubles_the_time_until_a_node_is_used_again() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert not is_avoided([], now=at)
+    waits = []
+    for count in range(1, 9):
+        waits.append(
+            next(m for m in range(200) if not is_avoided([at] * count, now=at + timedelta(minutes=m)))
+        )
+    assert waits == [5, 10, 20, 40, 80, 120, 120, 120]
 
 
 def test_a_silent_node_does_not_stop_the_run_and_another_one_replaces_it(world: World, node: Any) -> None:

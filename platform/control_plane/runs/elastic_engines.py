@@ -96,12 +96,15 @@ def engine_requests(pool: str, *, now: datetime) -> list[LoanRequest]:
 
 
 def release_excess_engines(pool: str, *, now: datetime) -> None:
-    """Stop engines beyond the requested number."""
+    """Stop engines beyond the requested number. A run that has all of them again, because a node responds again, waits
+    for none."""
     for run in _runs_wanting_engines(pool):
         with transaction.atomic():
             locked = lock_run(run.pk)
             attempt = live_attempt(locked)
-            if attempt is not None and _missing(locked, attempt) < 0:
+            if attempt is None or (missing := _missing(locked, attempt)) > 0:
+                continue
+            if missing < 0 or ENGINES_WAITING in locked.conditions:
                 scale_engines(locked, attempt, locked.live["engines"], now=now)
 
 

@@ -220,6 +220,18 @@ def test_a_silent_node_does_not_stop_the_run_and_another_one_replaces_it(world: 
     assert world.nodes_of_engines() == {"rollout-0": "home", "rollout-1": "away"}, "the surplus leaves again"
 
 
+def test_a_node_that_was_paused_continues_with_its_engine(world: World) -> None:
+    for _ in range(5):
+        world.tick(10)
+        world.beat(world.home)
+    assert world.seen()["conditions"] == ["ENGINES_UNRESPONSIVE", "ENGINES_WAITING"]
+    world.beat()
+    world.tick()
+    assert (world.seen()["conditions"], world.seen()["attempt_number"]) == ([], 1)
+    assert world.nodes_of_engines() == {"rollout-0": "home", "rollout-1": "away"}
+    assert world.remote().incarnation == 0, "the same process"
+
+
 def test_a_lost_node_releases_its_engine_and_the_run_never_fails(world: World, clock: Any) -> None:
     Node.objects.filter(pk=world.away.node_id).update(last_seen_at=clock.now - timedelta(hours=3))
     for _ in range(6):

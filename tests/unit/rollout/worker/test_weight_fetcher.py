@@ -214,6 +214,21 @@ async def test_only_files_of_published_versions_are_served(
         assert reply.status == 404
 
 
+@pytest.mark.parametrize("authorization", [None, "", "Bearer ", "Bearer wrong", "Basic attempt-token"])
+async def test_nothing_is_served_without_the_attempts_token(
+    trainer: TrainerNode, authorization: str | None
+) -> None:
+    trainer.publish(1)
+    headers = {} if authorization is None else {"Authorization": authorization}
+    context = client_context(CERTIFICATE.certificate)
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for method in ("GET", "HEAD", "POST"):
+            async with session.request(method, f"{trainer.url}/v00000001/config.json", ssl=context) as reply:
+                assert reply.status == (401 if method != "POST" else 405)
+        with pytest.raises(aiohttp.ClientError):
+            await session.get(f"http{trainer.url.removeprefix('https')}/v00000001/config.json")
+
+
 async def test_another_certificate_is_not_accepted(trainer: TrainerNode) -> None:
     other = create_certificate("other", now=datetime.now(UTC))
     async with aiohttp.ClientSession() as session:

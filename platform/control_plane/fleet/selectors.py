@@ -57,6 +57,7 @@ def node_snapshots(pool: str) -> list[NodeSnapshot]:
                 model_roots=tuple(node.model_roots),
                 isolates_jobs=node.isolates_jobs,
                 returns_at=node.maintenance.ends_at if node.maintenance is not None else None,
+                peer_network=node.peer_network,
             )
         )  # fmt: skip
     return snapshots
@@ -155,17 +156,6 @@ def decayed_slot_hours(pool: str, *, now: datetime) -> dict[str, float]:
 
 def teams_that_may_use(pool: str) -> frozenset[str]:
     return frozenset(teams_of(pool).values_list("pk", flat=True))
-
-
-def connected_nodes(pool: str) -> list[Node]:
-    """Nodes of the pool that take new jobs and that other nodes reach, by name."""
-    nodes = Node.objects.filter(pool=pool).exclude(peer_address="").order_by("name", "pk")
-    return [node for node in nodes if node.takes_work]
-
-
-def device_of(node: Node) -> str:
-    """The device of its slots, of which a node has one kind."""
-    return Slot.objects.filter(node=node).values_list("device", flat=True).first() or ""
 
 
 def leased_jobs(node: Node) -> list[str]:

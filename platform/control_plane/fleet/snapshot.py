@@ -27,6 +27,7 @@ class NodeSnapshot:
     model_roots: tuple[str, ...] = ()  # directories of models
     isolates_jobs: bool = False  # from its agent and from each other
     returns_at: datetime | None = None  # when its maintenance ends and it accepts jobs again
+    peer_network: str = ""  # nodes with the same one reach each other; "": no node reaches it
 
 
 @dataclass(frozen=True)

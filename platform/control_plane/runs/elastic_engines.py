@@ -20,8 +20,7 @@ from django.db import transaction
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node
-from control_plane.fleet.selectors import connected_nodes, device_of
-from control_plane.fleet.snapshot import Loan, LoanRequest
+from control_plane.fleet.snapshot import Loan, LoanRequest, NodeSnapshot
 from control_plane.runs.drain import on_silent_node
 from control_plane.runs.events import publish_run, record_event, set_condition
 from control_plane.runs.locking import lock_run
@@ -81,17 +80,17 @@ def reclaim_engine(job: Job, *, now: datetime) -> bool:
         return stop_engine(run, job, "a run in the queue needs its slot", now=now)
 
 
-def engine_requests(pool: str, *, now: datetime) -> list[LoanRequest]:
-    """Attempts of the pool that want more engines, in the order of the queue."""
+def engine_requests(pool: str, nodes: Sequence[NodeSnapshot], *, now: datetime) -> list[LoanRequest]:
+    """Attempts of the pool that want more engines, in the order of the queue. `nodes` are those of the pool."""
     found = []
-    connected = connected_nodes(pool)
+    devices = {node.id: slot.device for node in nodes for slot in (*node.free, *node.held)}
     for run in _runs_wanting_engines(pool):
         attempt = live_attempt(run)
         if attempt is not None and (missing := _missing(run, attempt)) > 0:
             # All engines of an attempt compute on the same kind of device.
-            request = replace(request_of(run), device=device_of(attempt.node))
-            nodes = nodes_for_engines(attempt, request, connected, now=now)
-            found.append(LoanRequest(attempt.pk, "engines", request, nodes, missing))
+            request = replace(request_of(run), device=devices.get(attempt.node_id, ""))
+            where = nodes_for_engines(attempt, request, nodes, now=now)
+            found.append(LoanRequest(attempt.pk, "engines", request, where, missing))
     return found
 
 

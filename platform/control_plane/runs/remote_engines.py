@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Liveness, Node, SchedulingState
-from control_plane.fleet.snapshot import Request
+from control_plane.fleet.placement import meets_requirements
+from control_plane.fleet.snapshot import NodeSnapshot, Request
 from control_plane.runs.attempt_status import WORKING
 from control_plane.runs.events import publish_run, record_event, set_condition
 from control_plane.runs.locking import for_each_locked
@@ -20,7 +21,6 @@ from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.termination import stop_engine
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
-from oolong.contracts.model_paths import root_of
 from oolong.contracts.run_spec import RunSpec
 
 # How long an attempt does not use a node on which an engine of it failed: doubled by each failure.
@@ -37,22 +37,20 @@ def may_have_remote_engines(spec: RunSpec, node: Node) -> bool:
 
 
 def nodes_for_engines(
-    attempt: Attempt, request: Request, connected: Sequence[Node], *, now: datetime
+    attempt: Attempt, request: Request, nodes: Sequence[NodeSnapshot], *, now: datetime
 ) -> tuple[str, ...]:
-    """The attempt's node, then the nodes that reach it and where its engines can run."""
-    home = attempt.node
-    if not attempt.peer_address:
-        return (home.pk,)
+    """The attempt's node, then the nodes of its pool that reach it and where its engines can run, by name."""
+    home = next((node for node in nodes if node.id == attempt.node_id), None)
+    if home is None or not home.peer_network or not attempt.peer_address:
+        return (attempt.node_id,)
     failures = _failures(attempt)
     others = (
-        node.pk
-        for node in connected
-        if node.pk != home.pk and node.peer_network == home.peer_network
-        if not is_avoided(failures.get(node.pk, ()), now=now)
-        if not request.model_path or root_of(request.model_path, node.model_roots) is not None
-        if node.isolates_jobs or not request.isolated
+        node.id
+        for node in sorted(nodes, key=lambda node: (node.name, node.id))
+        if node is not home and node.accepts and node.peer_network == home.peer_network
+        if meets_requirements(node, request) and not is_avoided(failures.get(node.id, ()), now=now)
     )
-    return (home.pk, *others)
+    return (home.id, *others)
 
 
 def is_avoided(failures: Sequence[datetime], *, now: datetime) -> bool:

@@ -63,10 +63,9 @@ def schedule_runs(*, now: datetime) -> int:
     placed = 0
     for pool in Pool.objects.order_by("name").values_list("name", flat=True):
         release_excess_engines(pool, now=now)
-        snapshot = replace(
-            snapshot_of(pool, [run for run in waiting if run.pool == pool], now=now),
-            loan_requests=[*engine_requests(pool, now=now), *evaluator_requests(pool)],
-        )
+        snapshot = snapshot_of(pool, [run for run in waiting if run.pool == pool], now=now)
+        loan_requests = [*engine_requests(pool, snapshot.nodes, now=now), *evaluator_requests(pool)]
+        snapshot = replace(snapshot, loan_requests=loan_requests)
         placed += _apply(plan(snapshot), {run.pk: run for run in waiting}, now=now)
     return placed
 

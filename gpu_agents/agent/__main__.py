@@ -31,6 +31,7 @@ log = logging.getLogger("gpu_agents.agent")
 TERMINATE_GRACE_SECONDS = 10.0
 REVOKED_STATUS = 3  # also in node_init
 MAX_SLOTS_PER_GPU = 8
+PEER_NETWORK = "default"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -100,6 +101,8 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
     token = options.join_token or ""
     if options.join_token_file and not DataDirectory(options.data_dir.resolve()).node.exists():
         token = options.join_token_file.read_text().strip()
+    if options.peer_network and not options.peer_address:
+        raise ValueError(f"--peer-network {options.peer_network} has no effect without --peer-address")
     return AgentSettings(
         server=check_server_url(options.server),
         data_directory=options.data_dir.resolve(),
@@ -116,7 +119,7 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         job_uids=options.job_uids,
         job_paths=tuple(options.job_path),
         peer_address=check_peer_address(options.peer_address) if options.peer_address else "",
-        peer_network=options.peer_network,
+        peer_network=options.peer_network or PEER_NETWORK,
     )
 
 
@@ -194,8 +197,8 @@ def _parser() -> argparse.ArgumentParser:
         "TLS, so that a run can have engines on several nodes (default: jobs listen on loopback only)",
     )  # fmt: skip
     run.add_argument(
-        "--peer-network", default="default", metavar="NAME", type=_peer_network,
-        help="nodes of a pool with the same name here reach each other (default: default)",
+        "--peer-network", metavar="NAME", type=_peer_network,
+        help=f"nodes of a pool with the same name here reach each other (default: {PEER_NETWORK})",
     )  # fmt: skip
 
     end = commands.add_parser("terminate-jobs", help="terminate every job of this data directory")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_agents.agent.__main__ import main
 from gpu_agents.agent.identity import inventory_of
 from gpu_agents.agent.launch import InputPaths, attempt_port_conflict, write_attempt
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_peer_address
@@ -93,3 +94,11 @@ def test_a_node_reports_its_peer_address_only_if_it_has_one(tmp_path: Path) -> N
     assert (alone.peer_address, alone.peer_network) == ("", "")
     peer = inventory_of(AgentSettings(**settings, peer_address="127.0.0.2", peer_network="rack"))  # type: ignore[arg-type]
     assert (peer.peer_address, peer.peer_network) == ("127.0.0.2", "rack")
+
+
+def test_a_peer_network_needs_an_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--server", "http://127.0.0.1:1", "--data-dir", str(tmp_path), "--node-python", "python"]
+    assert main(["run", *words, "--peer-network", "east"]) == 2
+    assert "--peer-network east has no effect without --peer-address" in capsys.readouterr().err
+    assert main(["run", *words, "--peer-address", "192.0.2.7"]) == 2
+    assert "192.0.2.7 is no address of this machine" in capsys.readouterr().err

@@ -144,8 +144,8 @@ def test_nodes_of_another_network_or_device_are_left_out(
 
 def test_nodes_that_the_run_excludes_are_left_out(alice: Any, node: Any, start: Any, tick: Any) -> None:
     home = node("home", peer_address="10.0.0.1")
-    world = World(alice, home, None, start(home, placement={"exclude_nodes": ["away"]}), tick)
-    node("away", slots=1, peer_address="10.0.0.2")
+    away = node("away", slots=1, peer_address="10.0.0.2")
+    world = World(alice, home, away, start(home, placement={"exclude_nodes": ["away"]}), tick)
     world.want(2)
     tick()
     assert world.nodes_of_engines() == {"rollout-0": "home"}

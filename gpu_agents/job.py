@@ -11,8 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from oolong.contracts.attempt import AttemptFile, JobFile, JobResult, read_attempt, read_job, write_result
+from oolong.contracts.attempt import (
+    AttemptFile,
+    JobFile,
+    JobResult,
+    PeerListenerFile,
+    read_attempt,
+    read_job,
+    write_result,
+)
 from oolong.contracts.lifecycle import EndReason
+from oolong.system.pinned_tls import server_context
+from oolong.system.rpc import RpcServer
 
 SUCCESSFUL = frozenset({EndReason.COMPLETED, EndReason.STOPPED_BY_USER})
 
@@ -58,6 +68,11 @@ def stop_event() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, event.set)
     return event
+
+
+async def listen_for_peers(rpc: RpcServer, listener: PeerListenerFile, *, port: int) -> None:
+    """Serve engines on other nodes too: on the node's peer address, with TLS."""
+    await rpc.listen_also(listener.address, port, server_context(listener.certificate, listener.private_key))
 
 
 def address_of(url: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import EnrollmentError, enroll
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.isolation.uids import FIRST, LAST
-from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
+from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_peer_address, check_server_url
 from gpu_agents.agent.terminate_jobs import AgentIsRunning, lock_data_directory, terminate_jobs
 from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
@@ -30,6 +31,7 @@ log = logging.getLogger("gpu_agents.agent")
 TERMINATE_GRACE_SECONDS = 10.0
 REVOKED_STATUS = 3  # also in node_init
 MAX_SLOTS_PER_GPU = 8
+PEER_NETWORK = "default"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,6 +101,8 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
     token = options.join_token or ""
     if options.join_token_file and not DataDirectory(options.data_dir.resolve()).node.exists():
         token = options.join_token_file.read_text().strip()
+    if options.peer_network and not options.peer_address:
+        raise ValueError(f"--peer-network {options.peer_network} has no effect without --peer-address")
     return AgentSettings(
         server=check_server_url(options.server),
         data_directory=options.data_dir.resolve(),
@@ -114,6 +118,8 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         job_isolation=options.job_isolation,
         job_uids=options.job_uids,
         job_paths=tuple(options.job_path),
+        peer_address=check_peer_address(options.peer_address) if options.peer_address else "",
+        peer_network=options.peer_network or PEER_NETWORK,
     )
 
 
@@ -121,6 +127,12 @@ def _model_root(text: str) -> str:
     if fault := faults_of_path(text):
         raise argparse.ArgumentTypeError(f"{text!r}: {fault}")
     return str(PurePosixPath(text))
+
+
+def _peer_network(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,60}", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: at most 60 letters, digits, '.', '_' and '-'")
+    return text
 
 
 def _uid_range(text: str) -> tuple[int, int]:
@@ -178,6 +190,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIRECTORY",
         help="a directory that isolated jobs may read besides the system, Oolong and their inputs; may be repeated",
     )
+
+    run.add_argument(
+        "--peer-address", default="", metavar="IP",
+        help="address of this machine at which other nodes of the pool reach its jobs, which then listen there with "
+        "TLS, so that a run can have engines on several nodes (default: jobs listen on loopback only)",
+    )  # fmt: skip
+    run.add_argument(
+        "--peer-network", metavar="NAME", type=_peer_network,
+        help=f"nodes of a pool with the same name here reach each other (default: {PEER_NETWORK})",
+    )  # fmt: skip
 
     end = commands.add_parser("terminate-jobs", help="terminate every job of this data directory")
     end.add_argument("--data-dir", type=Path, required=True)

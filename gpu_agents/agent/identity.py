@@ -61,6 +61,10 @@ def inventory_of(settings: AgentSettings, isolation: NodeIsolation | None = None
         settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version(),
         model_roots=settings.model_roots, slots_per_gpu=settings.slots_per_gpu,
     )  # fmt: skip
+    if settings.peer_address:
+        inventory = msgspec.structs.replace(
+            inventory, peer_address=settings.peer_address, peer_network=settings.peer_network
+        )
     if isolation is None:
         return inventory
     return msgspec.structs.replace(

@@ -24,7 +24,7 @@ from gpu_agents.agent.records import JobRecord, SupervisorRecord, read_json, wri
 from gpu_agents.agent.settings import DataDirectory
 from oolong import cuda_host
 from oolong.contracts.agent import DesiredAttempt, JobIsolation
-from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile
+from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile, PeerListenerFile
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.runtime_overrides import LIVE_FILE, RuntimeOverrides
 from oolong.gpu_slots import visible_devices
@@ -33,6 +33,8 @@ SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
 JOB_USER = "oolong-job"
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 TEMPORARY = "tmp"  # the job's /tmp; the supervisor removes it
+LOOPBACK = "127.0.0.1"
+PEER_PORTS = ("controller", "reward", "weights")  # what other nodes reach on the trainer's node
 SUPERVISOR_START_SECONDS = 60.0  # long, because a machine may stall
 
 
@@ -133,8 +135,7 @@ def write_attempt(
             resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,
             tokens_generated_before=attempt.tokens_generated_before,
             source_files=_place_sources(directory / "sources", inputs.source_files, group=uid),
-            controller_url=_local_url(ports.get("controller")),
-            reward_url=_local_url(ports.get("reward")),
+            **_servers(attempt),
             engine_ports=numbered_ports(ports, "engine"),
             session_ports=numbered_ports(ports, "session"),
             playground_port=ports.get("playground-0", 0),
@@ -143,6 +144,7 @@ def write_attempt(
             device=device,
             gpu_share=1 / slots_per_gpu,
             evaluators=attempt.evaluators,
+            listener=_listener(attempt),
         ),
         group=uid,
     )
@@ -194,15 +196,49 @@ def numbered_ports(ports: Mapping[str, int], kind: str) -> list[int]:
     return [ports[f"{kind}-{number}"] for number in numbers]
 
 
-def port_conflict(ports: Mapping[str, int]) -> str:
-    """Describe the first port of an attempt that is in use on this node; "" if all are free."""
+def _servers(attempt: DesiredAttempt) -> dict[str, str]:
+    """Where the attempt's jobs reach its controller, its reward service, and its weights if those are elsewhere."""
+    node = attempt.trainer_node
+    if node is None:
+        ports = attempt.ports
+        return {
+            "controller_url": _url(LOOPBACK, ports.get("controller")),
+            "reward_url": _url(LOOPBACK, ports.get("reward")),
+        }
+    urls = {f"{name}_url": _url(node.address, port, scheme="https") for name, port in node.ports.items()}
+    return {**urls, "certificate": node.certificate}
+
+
+def _listener(attempt: DesiredAttempt) -> PeerListenerFile | None:
+    if attempt.listener is None:
+        return None
+    return PeerListenerFile(
+        address=attempt.listener.address,
+        certificate=attempt.listener.certificate,
+        private_key=attempt.listener.private_key,
+        weights_port=attempt.ports["weights"],
+    )
+
+
+def attempt_port_conflict(attempt: DesiredAttempt) -> str:
+    """Describe the first port of the attempt that is in use on this node; "" if all are free."""
+    conflict = port_conflict({name: port for name, port in attempt.ports.items() if name != "weights"})
+    if conflict or attempt.listener is None:
+        return conflict
+    served = {name: attempt.ports[name] for name in PEER_PORTS}
+    return port_conflict(served, address=attempt.listener.address)
+
+
+def port_conflict(ports: Mapping[str, int], *, address: str = LOOPBACK) -> str:
+    """Describe the first of these ports that is in use at the address; "" if all are free."""
     for name, port in sorted(ports.items()):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((address, port))
             except OSError as error:
-                return f"port {port} ({name}) cannot be bound on this node: {error.strerror}"
+                where = "on this node" if address == LOOPBACK else f"at its peer address {address}"
+                return f"port {port} ({name}) cannot be bound {where}: {error.strerror}"
     return ""
 
 
@@ -367,8 +403,9 @@ def _files(context: JobContext) -> list[str]:
     return ["--attempt", str(context.attempt_file), "--job", str(context.job_directory)]
 
 
-def _local_url(port: int | None) -> str:
-    return f"http://127.0.0.1:{port}" if port else ""
+def _url(address: str, port: int | None, *, scheme: str = "http") -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{scheme}://{host}:{port}" if port else ""
 
 
 def _recorded(path: Path) -> int | None:

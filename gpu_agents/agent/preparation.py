@@ -98,7 +98,7 @@ class Preparer:
                 resume_directory=checkpoint_directory(resume) if resume else None,
                 model_directory=await self._model(attempt),
             )
-            conflict = "" if begun else launch.port_conflict(attempt.ports)
+            conflict = "" if begun else launch.attempt_port_conflict(attempt)
             if conflict:
                 raise ArtifactError(conflict)
             launch.write_attempt(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,6 +29,8 @@ class AgentSettings:
     job_isolation: str = "auto"  # auto: the strongest supported | none
     job_uids: tuple[int, int] = (FIRST, LAST)  # one per attempt, if the agent is root
     job_paths: tuple[str, ...] = ()  # that isolated jobs may read besides the system, Oolong and their inputs
+    peer_address: str = ""  # where other nodes reach this one's jobs; "": loopback only
+    peer_network: str = "default"  # nodes of a pool with the same name reach each other
     long_poll_seconds: float = 8.0  # of heartbeats
 
 
@@ -134,6 +138,29 @@ def check_server_url(url: str) -> str:
             "(plain HTTP is accepted only for this machine, 127.0.0.1 or localhost)"
         )
     return url.rstrip("/")
+
+
+def check_peer_address(address: str) -> str:
+    """An address of this machine, on which its jobs can listen. Raises ValueError for any other one."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError as error:
+        raise ValueError(
+            f"peer address {address!r} is no IP address: name one of this machine's, as in 10.0.0.5"
+        ) from error
+    if ip.is_unspecified or ip.is_multicast:
+        raise ValueError(
+            f"peer address {address}: name the one address at which other nodes reach this machine"
+        )
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((str(ip), 0))
+        except OSError as error:
+            raise ValueError(
+                f"peer address {ip} is no address of this machine ({error.strerror}): `ip -brief address` lists them"
+            ) from error
+    return str(ip)
 
 
 def _plain(name: str) -> str:

@@ -151,7 +151,11 @@ async def _from_model(
     )
     telemetry = ControllerTelemetry(job, outbox, template, source_of=lambda row: store.get(row).source)
     server = ControllerServer(
-        controller, telemetry, token=job.attempt.token, live=LiveFile(job.attempt.directory)
+        controller,
+        telemetry,
+        token=job.attempt.token,
+        began_at=job.began_at,
+        live=LiveFile(job.attempt.directory),
     )
     await server.rpc.start(*address_of(job.attempt.controller_url))
     ticks = asyncio.create_task(server.run_ticks())

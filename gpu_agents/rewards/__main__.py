@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpu_agents.job import Job, address_of, finish_job, read_arguments, stop_event
+from gpu_agents.job import Job, address_of, finish_job, listen_for_peers, read_arguments, stop_event
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.registry import ScorerContext, build_scorer, build_user_scorer
 from gpu_agents.rewards.reward import InvalidOptions, Scorer
@@ -83,7 +83,10 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_rate(job))
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
-    await service.rpc.start(*address_of(job.attempt.reward_url))
+    host, port = address_of(job.attempt.reward_url)
+    await service.rpc.start(host, port)
+    if job.attempt.listener is not None:
+        await listen_for_peers(service.rpc, job.attempt.listener, port=port)
     mark_ready(job.directory)
     log.info("reward %s listens on %s", section.function or section.name, job.attempt.reward_url)
     reports = asyncio.create_task(report(telemetry))

@@ -54,6 +54,51 @@ def test_a_run_goes_on_elsewhere_when_its_node_dies(new_stack: Callable[..., Sta
     small_runs.assert_nothing_is_left(stack)
 
 
+def test_an_engine_on_another_node_generates_for_the_run_and_its_nodes_loss_costs_no_group(
+    new_stack: Callable[..., Stack], model: Path
+) -> None:
+    """Two nodes without a common path, at addresses of their own: weights and groups travel between them with TLS."""
+    stack = new_stack(OOLONG_NODE_LEASE_SECONDS="15")
+    inputs = upload_inputs(stack, model)
+    home = stack.add_node("home", slots=2, peer_address="127.0.0.2")
+    client = stack.client()
+    run_id = client.runs.create(small_runs.spec(inputs, steps=60)).id
+    small_runs.wait_for_status(stack, client, run_id, "RUNNING", seconds=small_runs.BOOT_SECONDS)
+    away = stack.add_node("away", slots=1, peer_address="127.0.0.3")
+    client.runs.change(run_id, changes={"rollout": {"engines": 2}})
+
+    def outputs() -> str:
+        logs = away.data.glob("attempts/*/supervision/rollout-1-*/output.log")
+        return "".join(log.read_text(errors="replace") for log in logs)
+
+    until(
+        lambda: outputs().count("MB fetched in") >= 2, seconds=small_runs.BOOT_SECONDS,
+        what="two versions are fetched", said=stack.said,
+    )  # fmt: skip
+    (joined,) = [job for job in client.runs.jobs(run_id) if job.name == "rollout-1"]
+    assert (joined.node.name, joined.state) == ("away", "running")
+    assert len(list(away.data.glob("attempts/*/weights/v*"))) <= 2, "older versions are removed"
+    until(
+        lambda: any(
+            (line.values.get("engine/running_requests") or 0) > 0
+            for job, directory in away.jobs()
+            for line in small_runs.points_of(directory)
+        ),
+        seconds=60, what="it generates", said=stack.said,
+    )  # fmt: skip
+    step = small_runs.last_step([home])
+    away.kill()
+    small_runs.wait_for_step(stack, run_id, step + 5, seconds=120)
+
+    run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 120)
+    assert (run.status, run.attempt_number) == ("SUCCEEDED", 1), (run.reason_message, stack.said())
+    small_runs.assert_balanced(run)
+    small_runs.assert_engine_matches_trainer(run)
+    small_runs.assert_no_gap_and_no_repeat(stack, run)
+    away.start()  # the machine is back: its agent finds no job alive, says so, and its slot is free
+    small_runs.assert_nothing_is_left(stack)
+
+
 def test_two_trainer_ranks(stack: Stack, inputs: Inputs) -> None:
     stack.add_node("three", slots=3)
     client = stack.client()

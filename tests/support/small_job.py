@@ -7,26 +7,35 @@ resume      go on after the checkpoint it is handed
 end         completed (default) | died (exit 3, no result) | deaf (ignores SIGTERM)
 tells       print this variable in two pieces, say it in a note and in the result, and its SHA-256 in the file `told`
 stray       leave a daemon behind
+publishes   serve a version of a model to other nodes, as a controller does
+fetches     fetch that version, as an engine's worker does, and note where it is and the SHA-256 of its file
 evaluation  scores of the prompts of a closing evaluation, a digit 0 or 1 each: "1101"
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hashlib
 import json
 import os
 import signal
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import msgspec
 
-from oolong.contracts.attempt import JobResult, read_attempt, read_job, write_result
+from gpu_agents.rollout.controller.weight_server import WeightServer
+from gpu_agents.rollout.worker.weight_fetcher import WeightFetcher
+from oolong.contracts.attempt import AttemptFile, JobResult, read_attempt, read_job, write_result
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
 from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, StateSnapshot
+from oolong.system.pinned_tls import client_context
+from tests.unit.rollout.model_files import publish
 
 
 def main() -> int:
@@ -54,6 +63,10 @@ def main() -> int:
             print(piece, end="", flush=True)
         outbox.write(Note(kind="told", message=f"it is {told}"))
         Path(options.job, "told").write_text(hashlib.sha256(told.encode()).hexdigest())
+    if plan.get("publishes"):
+        serve_weights(attempt)
+    if plan.get("fetches"):
+        outbox.write(Note(kind="fetched", message=fetch_weights(attempt)))
     x = resumed_at(attempt.resume_directory)
     points = plan.get("points")
     while not stopped and (points is None or x < points):
@@ -74,6 +87,34 @@ def main() -> int:
     reason = EndReason.STOPPED_BY_USER if stopped else EndReason.COMPLETED
     write_result(options.job, JobResult(reason=reason, message=f"told {told}" if "tells" in plan else ""))
     return 0
+
+
+def serve_weights(attempt: AttemptFile) -> None:
+    assert attempt.listener is not None
+    publish(attempt.weights_directory, 1)
+    WeightServer(attempt.weights_directory, token=attempt.token).start(attempt.listener)
+
+
+def fetch_weights(attempt: AttemptFile) -> str:
+    """The manifest's hash comes with the announcement; here it is asked for first."""
+    name = "v00000001"
+    url, headers = f"{attempt.weights_url}/{name}/manifest.json", {"Authorization": f"Bearer {attempt.token}"}
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, context=client_context(attempt.certificate), timeout=30) as reply:
+        digest = hashlib.sha256(reply.read()).hexdigest()
+    fetcher = WeightFetcher(
+        url=attempt.weights_url, token=attempt.token, certificate=attempt.certificate,
+        directory=attempt.weights_directory,
+    )  # fmt: skip
+
+    async def fetch() -> str:
+        weights = PublishedWeights(version=1, directory=f"/elsewhere/{name}", manifest_sha256=digest)
+        async with fetcher.hold(weights) as local:
+            await fetcher.close()
+            content = Path(local.directory, "model.safetensors").read_bytes()
+            return f"{local.directory} {hashlib.sha256(content).hexdigest()}"
+
+    return asyncio.run(fetch())
 
 
 def evaluate(outbox: Outbox, digits: str, *, version: int) -> None:

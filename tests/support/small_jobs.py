@@ -44,13 +44,24 @@ def start_agent(
     token: str = "",
     name: str = "node",
     slots: int = 2,
+    peer_address: str = "",
     log: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """The agent as a process of its own, in its own session. It dies with the tests; its jobs do not."""
     output = (log or data_directory.with_suffix(".log")).open("ab")
     with output:
         return subprocess.Popen(
-            [sys.executable, "-m", MODULE, server, str(data_directory), token, name, str(slots)],
+            [
+                sys.executable,
+                "-m",
+                MODULE,
+                server,
+                str(data_directory),
+                token,
+                name,
+                str(slots),
+                peer_address,
+            ],
             cwd=ROOT,
             env={
                 "PATH": os.environ["PATH"],
@@ -68,7 +79,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-async def _main(server: str, directory: str, token: str, name: str, slots: str) -> None:
+async def _main(server: str, directory: str, token: str, name: str, slots: str, peer_address: str) -> None:
     settings = AgentSettings(
         server=server,
         data_directory=Path(directory),
@@ -78,6 +89,7 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
         join_token=token,
         model_roots=("/",),
         job_paths=(str(ROOT / "tests"),),
+        peer_address=peer_address,
     )
     data = DataDirectory(settings.data_directory)
     data.create()

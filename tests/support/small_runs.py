@@ -143,7 +143,7 @@ def last_step(nodes: Iterable[Node]) -> int:
     for node in nodes:
         for job, directory in node.jobs():
             if job.name == "trainer":
-                for line in _points(directory):
+                for line in points_of(directory):
                     if "reward/mean" in line.values:
                         newest = max(newest, (line.at, line.x))
     return newest[1]
@@ -155,7 +155,7 @@ def steps_of(node: Node, attempt: str) -> list[int]:
         line.x
         for job, directory in node.jobs()
         if job.name == "trainer" and directory.parts[-3] == attempt
-        for line in _points(directory)
+        for line in points_of(directory)
         if "reward/mean" in line.values
     ]
 
@@ -200,7 +200,7 @@ def assert_every_point_is_stored_once(stack: Stack) -> None:
     for node in stack.nodes.values():
         for job, directory in node.jobs():
             source = job.name if job.incarnation == 0 else f"{job.name}#{job.incarnation}"
-            for line in _points(directory):
+            for line in points_of(directory):
                 part = f"{source}/{line.source}" if line.source else source
                 for name, value in line.values.items():
                     written[directory.parts[-3], name, part, line.axis, line.x, value] += 1
@@ -323,7 +323,7 @@ def assert_checkpoint_is_whole(stack: Stack, client: Client, checkpoint_id: str,
     assert loaded.returncode == 0, loaded.stderr[-2000:]
 
 
-def _points(directory: Path) -> list[Points]:
+def points_of(directory: Path) -> list[Points]:
     return [line for line in written_lines(directory) if isinstance(line, Points)]
 
 

@@ -109,6 +109,7 @@ class Node:
     node_python: Path
     token: str
     switches: dict[str, Any] = field(default_factory=dict)
+    peer_address: str = ""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -117,6 +118,7 @@ class Node:
         words += ["--join-token", self.token, "--name", self.name, "--slots", str(self.slots)]
         words += ["--device", "cpu", "--node-python", str(self.node_python), "--model-root", "/"]
         words += ["--job-path", str(ROOT / "tests")] if self.switches else []
+        words += ["--peer-address", self.peer_address] if self.peer_address else []
         environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
         environment |= {"PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
         environment |= {"OOLONG_SWITCHES": json.dumps(self.switches)}
@@ -237,7 +239,9 @@ class Stack:
     def client(self) -> Client:
         return Client(url=self.plane.url, token=self.token)
 
-    def add_node(self, name: str, *, slots: int, switches: dict[str, Any] | None = None) -> Node:
+    def add_node(
+        self, name: str, *, slots: int, switches: dict[str, Any] | None = None, peer_address: str = ""
+    ) -> Node:
         """Enroll a node over the API and wait until the pool shows its slots."""
         folder = self.folder / f"node-{name}"
         folder.mkdir()
@@ -246,7 +250,7 @@ class Stack:
         assert answer.status_code == 201, answer.text
         node = Node(
             self.plane.url, folder / "data", name, slots, self.node_python, answer.json()["token"],
-            switches=switches or {},
+            switches=switches or {}, peer_address=peer_address,
         )  # fmt: skip
         self.nodes[name] = node
         node.start()

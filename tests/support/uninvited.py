@@ -22,7 +22,7 @@ REJECTIONS = (401, 403, 404, 405)  # the last two: unknown path or method
 METHODS = (
     "claim", "renew", "submit", "fail", "release", "deregister", "load_claim", "ack", "evaluator", "state",
     "publish_version", "take", "snapshot", "probes", "stale_engine", "end", "evaluation_result", "evaluation_failed",
-    "score", "execute",
+    "score", "execute", "attempt_clock",
 )  # fmt: skip
 ENGINE = (
     "generate", "health", "health_generate", "ready", "metrics", "model_info", "get_model_info", "server_info",

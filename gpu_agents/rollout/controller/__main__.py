@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpu_agents.job import Job, address_of, finish_job, read_arguments, stop_event
+from gpu_agents.job import Job, address_of, finish_job, listen_for_peers, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.config import ControllerConfig
@@ -22,6 +22,7 @@ from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptSto
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
+from gpu_agents.rollout.controller.weight_server import WeightServer
 from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.worker.manifest import InvalidWeights
 from gpu_agents.rollout.workflows.tool_calls import tools_of
@@ -29,6 +30,7 @@ from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import Outbox
+from oolong.system.rpc import RpcServer
 
 log = logging.getLogger(__name__)
 
@@ -151,10 +153,13 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     outbox = Outbox(job.directory, job.job.incarnation)
     telemetry = ControllerTelemetry(job, outbox, template, source_of=lambda row: state.prompt_of(row).source)
     live = LiveFile(job.attempt.directory)
-    server = ControllerServer(controller, telemetry, token=job.attempt.token, live=live)
+    server = ControllerServer(
+        controller, telemetry, token=job.attempt.token, began_at=job.began_at, live=live
+    )
     host, port = address_of(job.attempt.controller_url)
     await server.rpc.start(host, port)
     log.info("listening on %s:%d", host, port)
+    weights = await _serve_other_nodes(job, server.rpc, port=port)
     stop = stop_event()
     ticks = asyncio.create_task(server.run_ticks())
     ended = asyncio.create_task(server.wait_until_ended())
@@ -170,6 +175,8 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
         # Workers that are being stopped too may never call again.
         await server.wait_until_end_acked(seconds=1.0 if stopping.done() else END_ACK_SECONDS)
     await server.rpc.close()
+    if weights is not None:
+        await asyncio.to_thread(weights.close)
     server.flush_notes()
     telemetry.close(state)
     if ticks.done():
@@ -184,6 +191,20 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     if state.ending == "completed" or (state.ended and state.ending == "failed"):
         return finish_job(job, EndReason.COMPLETED)
     return finish_job(job, EndReason.STOPPED_BY_USER)
+
+
+async def _serve_other_nodes(job: Job, rpc: RpcServer, *, port: int) -> WeightServer | None:
+    """Listen for engines on other nodes, if the attempt may have any."""
+    listener = job.attempt.listener
+    if listener is None:
+        return None
+    await listen_for_peers(rpc, listener, port=port)
+    weights = WeightServer(job.attempt.weights_directory, token=job.attempt.token)
+    await asyncio.to_thread(weights.start, listener)
+    log.info(
+        "listening for other nodes on %s, ports %d and %d", listener.address, port, listener.weights_port
+    )
+    return weights
 
 
 def evaluation_end_reason(state: ControllerState) -> tuple[EndReason, str]:

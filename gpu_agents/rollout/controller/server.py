@@ -41,6 +41,7 @@ class ControllerServer:
         telemetry: ControllerTelemetry,
         *,
         token: str,
+        began_at: float,
         live: LiveFile,
         clock: StallAwareClock | None = None,
     ) -> None:
@@ -49,6 +50,7 @@ class ControllerServer:
         self._now = clock or StallAwareClock()  # for timeouts; a poll waits by the loop's own time
         self._telemetry = telemetry
         self._live = live
+        self._began_at = began_at  # unix seconds
         self._publish_overrides(controller.apply_overrides(live.settings))
         self._changed = asyncio.Event()
         self.rpc = RpcServer(token)
@@ -64,6 +66,7 @@ class ControllerServer:
             ("evaluator", wire.EvaluatorRequest, self._evaluator),
             ("evaluation_result", wire.EvaluationResult, self._evaluation_result),
             ("evaluation_failed", wire.EvaluationFailure, self._evaluation_failed),
+            ("attempt_clock", wire.AttemptClockRequest, self._attempt_clock),
             ("state", wire.StateRequest, self._get_state),
             ("publish_version", wire.PublishVersionRequest, self._announce),
             ("take", wire.TakeRequest, self._take),
@@ -197,6 +200,9 @@ class ControllerServer:
             raise RpcError(409, "stale_claim", str(error)) from error
         self._notify()
         return wire.Ack()
+
+    async def _attempt_clock(self, request: wire.AttemptClockRequest) -> wire.AttemptClockReply:
+        return wire.AttemptClockReply(began_at=self._began_at)
 
     async def _deregister(self, request: wire.DeregisterRequest) -> wire.Ack:
         log.info("%s deregistered", request.worker_id)

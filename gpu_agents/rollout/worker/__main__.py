@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpu_agents.job import Job, finish_job, read_arguments, stop_event
@@ -31,13 +31,16 @@ from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.worker.weight_fetcher import WeightFetcher
 from gpu_agents.rollout.worker.weight_loader import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.worker import Ending, Sessions, Worker
 from gpu_agents.rollout.workflows.registry import build_workflow
 from gpu_agents.rollout.workflows.sandbox_launcher import require_sandbox, sandbox_launcher
 from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from gpu_agents.rollout.workflows.workflow import Workflow
+from oolong.contracts.attempt import AttemptFile
 from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.rollout import AttemptClockReply, AttemptClockRequest
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_code import SourceKind
@@ -71,8 +74,15 @@ async def work(job: Job) -> int:
     template = ChatTemplate(attempt.model_directory)
     counters = EngineCounters(clock=time.monotonic)
     engine = EngineHandle(counters, loads_between_requests=options.loads_between_requests)
-    controller = RpcClient("the controller", attempt.controller_url, attempt.token)
-    reward = RpcClient("the reward service", attempt.reward_url, attempt.token)
+    controller = RpcClient(
+        "the controller", attempt.controller_url, attempt.token, certificate=attempt.certificate
+    )
+    reward = RpcClient(
+        "the reward service", attempt.reward_url, attempt.token, certificate=attempt.certificate
+    )
+    fetcher = _weight_fetcher(attempt)
+    if fetcher is not None:
+        job = replace(job, began_at=await _began_at(controller))
     loads: list[Load] = []
     limits = limits_of(attempt.model_directory)
     executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
@@ -98,6 +108,7 @@ async def work(job: Job) -> int:
         expected=ExpectedTensors.of_model(attempt.model_directory),
         probe_prompt=_probe_prompt(job, spec, template, limits),
         loads=loads,
+        fetcher=fetcher,
     )
     parts = Parts(
         job=job, options=options, context=context, loader=loader, controller=controller, limits=limits
@@ -107,9 +118,29 @@ async def work(job: Job) -> int:
     finally:
         if context.workflow.close is not None:
             await context.workflow.close()
+        if fetcher is not None:
+            await fetcher.close()
         await controller.close()
         await reward.close()
     return finish_job(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+
+
+def _weight_fetcher(attempt: AttemptFile) -> WeightFetcher | None:
+    """None on the trainer's node, which has the weights."""
+    if not attempt.weights_url:
+        return None
+    return WeightFetcher(
+        url=attempt.weights_url,
+        token=attempt.token,
+        certificate=attempt.certificate,
+        directory=attempt.weights_directory,
+    )
+
+
+async def _began_at(controller: RpcClient) -> float:
+    """When the attempt began: its files on this node are as old as its first engine here."""
+    reply = await controller.call("attempt_clock", AttemptClockRequest(), AttemptClockReply)
+    return reply.began_at
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ class InvalidWeights(ValueError):
     """Published weights that must not be loaded. The message names the file or the tensor."""
 
 
-class _File(msgspec.Struct):
+class ManifestFile(msgspec.Struct):
     name: str
     bytes: int
     bucket_sha256: list[str]  # of each bucket of oolong.system.bucket_hashes
@@ -37,9 +37,9 @@ class _Tensor(msgspec.Struct):
     file: str
 
 
-class _Manifest(msgspec.Struct):
+class Manifest(msgspec.Struct):
     version: int
-    files: list[_File]
+    files: list[ManifestFile]
     tensors: list[_Tensor]
 
 
@@ -93,23 +93,30 @@ def read_tensors(file: Path) -> list[Tensor]:
         raise InvalidWeights(f"{file.name} is not a valid safetensors file: {error}") from error
 
 
-def _read_manifest(directory: Path, weights: PublishedWeights) -> _Manifest:
+def _read_manifest(directory: Path, weights: PublishedWeights) -> Manifest:
     try:
         content = (directory / MANIFEST).read_bytes()
     except OSError as error:
         raise InvalidWeights(f"version {weights.version} has no readable {MANIFEST}: {error}") from error
+    return decode_manifest(content, weights)
+
+
+def decode_manifest(content: bytes, weights: PublishedWeights) -> Manifest:
+    """Raises InvalidWeights unless this is the manifest that was announced."""
     digest = hashlib.sha256(content).hexdigest()
     if digest != weights.manifest_sha256:
         raise InvalidWeights(f"{MANIFEST} has sha256 {digest}, {weights.manifest_sha256} was announced")
     try:
-        return msgspec.json.decode(content, type=_Manifest)
+        manifest = msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
         raise InvalidWeights(f"{MANIFEST} cannot be read: {error}") from error
+    for file in manifest.files:
+        if Path(file.name).name != file.name:
+            raise InvalidWeights(f"the manifest names {file.name!r}, which is not a plain file name")
+    return manifest
 
 
-def _check_file(path: Path, stated: _File) -> None:
-    if Path(stated.name).name != stated.name:
-        raise InvalidWeights(f"the manifest names {stated.name!r}, which is not a plain file name")
+def _check_file(path: Path, stated: ManifestFile) -> None:
     try:
         size = path.stat().st_size
         if size != stated.bytes:

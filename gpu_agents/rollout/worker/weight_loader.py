@@ -1,4 +1,4 @@
-"""Load published weights into the engine: verify, pause, load, resume, probe, acknowledge."""
+"""Load published weights into the engine: fetch, verify, pause, load, resume, probe, acknowledge."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from gpu_agents.rollout.worker.config import WorkerConfig
 from gpu_agents.rollout.worker.engine_handle import EngineHandle
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
+from gpu_agents.rollout.worker.weight_fetcher import WeightFetcher
 from oolong.contracts.rollout import (
     Ack,
     AckRequest,
@@ -52,7 +53,9 @@ class WeightLoader:
         expected: ExpectedTensors,
         probe_prompt: list[int],
         loads: list[Load],
+        fetcher: WeightFetcher | None = None,  # where the weights are on another node
     ) -> None:
+        self._fetcher = fetcher
         self._options = options
         self._engine = engine
         self._controller = controller
@@ -123,6 +126,14 @@ class WeightLoader:
         )
 
     async def _load(self, client: EngineClient, weights: PublishedWeights, learned_at: float) -> LoadTimings:
+        if self._fetcher is None:
+            return await self._load_directory(client, weights, learned_at)
+        async with self._fetcher.hold(weights) as local:
+            return await self._load_directory(client, local, learned_at)
+
+    async def _load_directory(
+        self, client: EngineClient, weights: PublishedWeights, learned_at: float
+    ) -> LoadTimings:
         await asyncio.to_thread(check_weights, weights, self._expected)
         if not self._options.interruptible:
             await self._engine.drain()

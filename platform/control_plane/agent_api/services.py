@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Max, Q, QuerySet
 
 from control_plane.assets.models import DatasetVersion
 from control_plane.assets.storage import multipart, store, upload_lock
@@ -27,7 +27,15 @@ from control_plane.runs.node_reports import apply_report
 from control_plane.runs.reconciler import record_stored_checkpoint
 from control_plane.runs.runtime_overrides import runtime_overrides
 from control_plane.runs.spec_resolution import function_fields
-from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
+from oolong.contracts.agent import (
+    Artifact,
+    DesiredAttempt,
+    DesiredJob,
+    HeartbeatRequest,
+    PeerListener,
+    TrainerNode,
+    UploadReply,
+)
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_code import SAMPLES
@@ -49,13 +57,13 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
     """The attempts that the node is to run. For a team that may no longer use the node's pool (runs.lease_reaper moves
     its runs), running jobs continue until they have stopped, and no new ones start."""
     attempts = (
-        Attempt.objects.filter(node=node)
+        _attempts_with_jobs_on(node)
         .exclude(status=AttemptStatus.ENDED)
         .annotate(allowed=may_use(pool="node__pool", team="run__project__team"))
         .exclude(allowed=False, status=AttemptStatus.SCHEDULED)
         .select_related(
             "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
-            "resume_checkpoint",
+            "resume_checkpoint", "node",
         )
         .prefetch_related("jobs", "run__functions__function")
         .order_by("pk")
@@ -65,8 +73,15 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
     return [attempt for attempt in desired if attempt.jobs]
 
 
+def _attempts_with_jobs_on(node: Node) -> QuerySet[Attempt]:
+    """Attempts on the node, and those with an engine there that has not exited."""
+    remote = Job.objects.filter(node=node).exclude(state=JobState.EXITED)
+    return Attempt.objects.filter(Q(node=node) | Q(pk__in=remote.values("attempt")))
+
+
 def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAttempt:
-    run = attempt.run
+    run, remote = attempt.run, attempt.node_id != node.pk
+    here = [job for job in attempt.jobs.all() if (job.node_id or attempt.node_id) == node.pk]
     return DesiredAttempt(
         run_id=run.pk,
         attempt_id=attempt.pk,
@@ -83,19 +98,37 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         model_files=_model_files(run),
         resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
         sources=_sources(run),
-        ports=attempt.ports,
+        ports={f"engine-{job.index}": job.engine_port for job in here} if remote else attempt.ports,
         token=attempt.token,
         jobs=[
             _desired_job(job, run)
-            for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)
-            # Evaluators come and go during a run; exited ones are not part of the desired state.
-            if not (job.evaluates and job.state == JobState.EXITED)
+            for job in sorted(here, key=lambda job: job.pk)
+            # Evaluators and remote engines come and go during a run; exited ones are not part of the desired state.
+            if not ((job.evaluates or remote) and job.state == JobState.EXITED)
             and (attempt.allowed or job.state != PENDING)  # type: ignore[attr-defined]
         ],
         live=runtime_overrides(run),
         tokens_generated_before=_tokens_generated_before(attempt),
         # On a node that the run fills, its controller must not wait for an evaluator.
-        evaluators=run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
+        evaluators=not remote and run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
+        listener=_listener(attempt) if not remote else None,
+        trainer_node=_trainer_node(attempt) if remote else None,
+    )
+
+
+def _listener(attempt: Attempt) -> PeerListener | None:
+    if not attempt.peer_address:
+        return None
+    return PeerListener(
+        address=attempt.peer_address, certificate=attempt.certificate, private_key=attempt.private_key
+    )
+
+
+def _trainer_node(attempt: Attempt) -> TrainerNode:
+    return TrainerNode(
+        address=attempt.peer_address,
+        ports={name: attempt.ports[name] for name in ("controller", "reward", "weights")},
+        certificate=attempt.certificate,
     )
 
 
@@ -173,7 +206,8 @@ def may_read(node: Node, sha256: str) -> bool:
     if sha256 == EMPTY_DATASET.sha256:
         needed |= Q(run__kind="playground")
     return bool(sha256) and (
-        Attempt.objects.filter(needed, may_use(pool="node__pool", team="run__project__team"), node=node)
+        _attempts_with_jobs_on(node)
+        .filter(needed, may_use(pool="node__pool", team="run__project__team"))
         .exclude(status=AttemptStatus.ENDED)
         .exists()
     )

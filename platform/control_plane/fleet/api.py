@@ -40,6 +40,9 @@ class NodeSerializer(ResponseSerializer):
     )
     job_isolation = serializers.ChoiceField(choices=[str(kind) for kind in JobIsolation])
     job_isolation_reason = serializers.CharField(help_text="why jobs are not isolated; empty when they are")
+    peer_network = serializers.CharField(
+        help_text="engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one"
+    )
     slots = serializers.IntegerField(help_text="number of slots")
     drain_deadline = serializers.DateTimeField(
         allow_null=True,

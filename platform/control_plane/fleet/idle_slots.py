@@ -29,9 +29,14 @@ def lend_idle_slots(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Loan, ...]
                 count = 0
             elif limit is not None:
                 count = min(count, max(0, limit - used - borrowed[owner]))
-        slots = matching_slots(idle.get(wanted.node, ()), wanted.request)[:count]
-        for slot in slots:
-            idle[wanted.node].remove(slot)
+        found = [
+            (node, slot)
+            for node in wanted.nodes
+            for slot in matching_slots(idle.get(node, ()), wanted.request)
+        ]
+        slots = found[:count]
+        for node, slot in slots:
+            idle[node].remove(slot)
         borrowed.update({wanted.request.team: len(slots), wanted.request.project: len(slots)})
-        loans.append(Loan(wanted, tuple(slot.name for slot in slots)))
+        loans.append(Loan(wanted, tuple((node, slot.name) for node, slot in slots)))
     return tuple(loans)

@@ -129,6 +129,11 @@ class Node(models.Model):
         max_length=12, default="none", db_default="none"
     )  # contracts.JobIsolation
     job_isolation_reason = models.CharField(max_length=400, default="", db_default="", blank=True)
+    # Where jobs on other nodes reach those of this one; "": they cannot.
+    peer_address = models.CharField(max_length=45, default="", db_default="", blank=True)
+    peer_network = models.CharField(
+        max_length=60, default="", db_default="", blank=True
+    )  # nodes of a pool with the same one reach each other
     enrolled_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField()
     desired_revision = models.BigIntegerField(

@@ -57,6 +57,7 @@ def node_snapshots(pool: str) -> list[NodeSnapshot]:
                 model_roots=tuple(node.model_roots),
                 isolates_jobs=node.isolates_jobs,
                 returns_at=node.maintenance.ends_at if node.maintenance is not None else None,
+                peer_network=node.peer_network,
             )
         )  # fmt: skip
     return snapshots

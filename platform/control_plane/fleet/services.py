@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -132,6 +133,7 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     node.model_roots = _valid_roots(inventory.model_roots)
     node.job_isolation = inventory.job_isolation.value
     node.job_isolation_reason = inventory.job_isolation_reason[:400]
+    node.peer_address, node.peer_network = _valid_peer(inventory)
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
     for item in inventory.slots:
@@ -147,6 +149,14 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     gone = [slot.pk for slot in known.values() if slot.present]
     if gone:
         Slot.objects.filter(pk__in=gone).update(present=False)
+
+
+def _valid_peer(inventory: Inventory) -> tuple[str, str]:
+    """Address and network; both empty when the address is none that a URL can have."""
+    try:
+        return str(ipaddress.ip_address(inventory.peer_address)), inventory.peer_network
+    except ValueError:
+        return "", ""
 
 
 def _valid_roots(roots: list[str]) -> list[str]:

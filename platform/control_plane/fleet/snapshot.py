@@ -27,6 +27,7 @@ class NodeSnapshot:
     model_roots: tuple[str, ...] = ()  # directories of models
     isolates_jobs: bool = False  # from its agent and from each other
     returns_at: datetime | None = None  # when its maintenance ends and it accepts jobs again
+    peer_network: str = ""  # nodes with the same one reach each other; "": no node reaches it
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,12 @@ class Reservation:
 
 @dataclass(frozen=True)
 class LoanRequest:
-    """A running attempt that wants idle slots of its node."""
+    """A running attempt that wants idle slots."""
 
     attempt: str
     purpose: Literal["engines", "evaluator"]
     request: Request  # what the slots must offer
-    node: str
+    nodes: tuple[str, ...]  # where; those of the first are preferred
     slots: int  # at most
 
 
@@ -205,7 +206,7 @@ class Preemption:
 @dataclass(frozen=True)
 class Loan:
     request: LoanRequest
-    slots: tuple[str, ...]  # names; empty when none is idle
+    slots: tuple[tuple[str, str], ...]  # (node, name of the slot); empty when none is idle
 
 
 @dataclass(frozen=True)

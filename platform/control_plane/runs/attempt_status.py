@@ -25,6 +25,7 @@ CONDITIONS = {
     "UNRESPONSIVE": "its node does not respond",
     "NODE_DRAINING": "its node is drained, and it may stay there until the deadline",
     "ENGINES_WAITING": "it wants more engines than are free",
+    "ENGINES_UNRESPONSIVE": "another node, with some of its engines, does not respond",
     "GAP": "its last telemetry did not arrive",
 }
 
@@ -46,7 +47,7 @@ class JobSnapshot:
     reason: str = ""  # an EndReason given by the job or the agent
     message: str = ""
     exit_code: int | None = None
-    leaving: bool = False  # stopping while the run continues: its exit does not matter
+    leaving: bool = False  # stopping while the run continues, or a remote engine: its exit does not matter
 
 
 @dataclass(frozen=True)

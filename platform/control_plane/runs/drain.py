@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
+from control_plane.fleet.models import Liveness
 from control_plane.runs.models import Attempt, Job, Run
 from oolong.contracts.lifecycle import JobKind, JobState
 
@@ -13,7 +14,9 @@ UPLOAD_TIMEOUT = timedelta(minutes=60)  # and for the upload of its last checkpo
 
 
 def is_drained(attempt: Attempt, jobs: list[Job], *, since: datetime, now: datetime) -> bool:
-    """All jobs have exited, and their telemetry and last checkpoint are stored or timed out."""
+    """All jobs have exited, and their telemetry and last checkpoint are stored or timed out. Nothing waits for remote
+    engines on nodes that do not respond."""
+    jobs = [job for job in jobs if not on_silent_node(job)]
     if any(job.state != JobState.EXITED for job in jobs):
         return False
     if any(unshipped_bytes(job) for job in jobs) and now - since < TELEMETRY_TIMEOUT:
@@ -45,7 +48,16 @@ def results_are_stored(attempt: Attempt, jobs: list[Job]) -> bool:
 
 
 def incomplete_jobs(jobs: list[Job]) -> list[str]:
-    return [job.name for job in jobs if unshipped_bytes(job)]
+    return [
+        job.name
+        for job in jobs
+        if unshipped_bytes(job) or (job.state != JobState.EXITED and on_silent_node(job))
+    ]
+
+
+def on_silent_node(job: Job) -> bool:
+    """Whether it is a remote engine whose node does not respond."""
+    return job.is_remote and job.placed_on.liveness != Liveness.READY
 
 
 def unshipped_bytes(job: Job) -> dict[str, int]:

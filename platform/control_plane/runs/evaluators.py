@@ -42,7 +42,7 @@ def evaluator_requests(pool: str) -> list[LoanRequest]:
     )
     of_run = {attempt.run_id: attempt for attempt in due}
     return [
-        LoanRequest(of_run[run.pk].pk, "evaluator", request_of(run), of_run[run.pk].node_id, 1)
+        LoanRequest(of_run[run.pk].pk, "evaluator", request_of(run), (of_run[run.pk].node_id,), 1)
         for run in sort_runs(attempt.run for attempt in of_run.values())
     ]
 
@@ -50,11 +50,11 @@ def evaluator_requests(pool: str) -> list[LoanRequest]:
 def join_evaluator(loan: Loan, *, now: datetime) -> bool:
     """Add an evaluator job with its lease and port. False when the run or node has changed. Raises IntegrityError when
     the slot was leased concurrently."""
-    (slot,) = loan.slots
+    ((node_id, slot),) = loan.slots
     with transaction.atomic():
         run = lock_run(Attempt.objects.values_list("run_id", flat=True).get(pk=loan.request.attempt))
         attempt = _attempts_wanting_evaluator().filter(pk=loan.request.attempt).first()
-        node = Node.objects.select_for_update().get(pk=loan.request.node)
+        node = Node.objects.select_for_update().get(pk=node_id)
         if attempt is None or not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
             return False
         task = attempt.evaluator_wanted

@@ -10,7 +10,7 @@ from control_plane.core.api.errors import FieldError, conflict, or_not_found, st
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node
 from control_plane.runs.fencing import check_epoch
-from control_plane.runs.models import Job, Run
+from control_plane.runs.models import Run, jobs_on
 from oolong.contracts.lifecycle import JobKind, JobState
 from oolong.contracts.run_spec import RunSpec, SecretSection
 
@@ -77,7 +77,7 @@ def reveal(node: Node, job_id: str, *, epoch: int, incarnation: int, now: dateti
     deleted or is no longer allowed for such jobs.
     """
     job = or_not_found(
-        Job.objects.select_related("attempt__run__project").filter(pk=job_id, attempt__node=node).first(),
+        jobs_on(node).select_related("attempt__run__project").filter(pk=job_id).first(),
         "job",
         job_id,
     )

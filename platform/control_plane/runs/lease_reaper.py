@@ -19,6 +19,7 @@ from control_plane.runs.events import set_condition
 from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.node_failures import quarantine_failing_nodes
+from control_plane.runs.remote_engines import review_remote_engines
 from control_plane.runs.scheduling import can_reschedule
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.termination import fail_attempt, fail_attempt_of_lost_node
@@ -47,6 +48,7 @@ def reap_leases(*, now: datetime) -> None:
     )
     run_ids = sorted({*affected, *conditioned.values_list("pk", flat=True)})
     for_each_locked(run_ids, lambda run: _check_run(run, now=now))
+    review_remote_engines(now=now)
 
 
 def _check_run(run: Run, *, now: datetime) -> None:

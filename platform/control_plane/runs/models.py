@@ -118,7 +118,7 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One placement of a run on a node."""
+    """One placement of a run on a node. Engines that joined later may be on other nodes."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.attempt_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -128,6 +128,10 @@ class Attempt(models.Model):
     status = models.CharField(max_length=10, default=AttemptStatus.SCHEDULED)
     token = models.CharField(max_length=80)  # authenticates calls to its controller and reward service
     ports = models.JSONField()
+    # Where jobs on other nodes reach its controller, with TLS; "": all its jobs are on its node.
+    peer_address = models.CharField(max_length=45, default="", db_default="", blank=True)
+    certificate = models.TextField(default="", db_default="", blank=True)
+    private_key = models.TextField(default="", db_default="", blank=True)  # until the attempt ends
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
     tokens_generated = models.BigIntegerField(default=0)  # of the whole run, as last reported by this attempt
     tokens_trained = models.BigIntegerField(default=0, db_default=0)
@@ -158,6 +162,8 @@ class Attempt(models.Model):
 class Job(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.job_id, editable=False)
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="jobs")
+    # Of a remote engine: its node. None: the attempt's node.
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, null=True, related_name="remote_jobs")
     name = models.CharField(max_length=40)
     kind = models.CharField(max_length=16)
     index = models.PositiveIntegerField(default=0)
@@ -192,6 +198,20 @@ class Job(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["attempt", "name"], name="job_name_in_attempt")]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is an engine on another node than the trainer's. The attempt continues without it."""
+        return self.node_id is not None
+
+    @property
+    def placed_on(self) -> Node:
+        return self.node or self.attempt.node
+
+
+def jobs_on(node: Node) -> models.QuerySet[Job]:
+    """Jobs of all attempts, ended or not, that were placed on this node."""
+    return Job.objects.filter(models.Q(node=node) | models.Q(node=None, attempt__node=node))
 
 
 class RunEvent(models.Model):

@@ -15,16 +15,17 @@ from control_plane.fleet.models import Node
 from control_plane.runs.drain import TELEMETRY_TIMEOUT, unshipped_bytes
 from control_plane.runs.events import record_event
 from control_plane.runs.locking import lock_run
-from control_plane.runs.models import PENDING, Attempt, Job, Run
+from control_plane.runs.models import PENDING, Attempt, Job, Run, jobs_on
 from control_plane.runs.reconciler import reconcile_run
+from control_plane.runs.remote_engines import record_exit
 from oolong.contracts.agent import ObservedJob
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
 
 MISSING_GRACE = timedelta(seconds=5)  # a job is gone when reports lack it for this long
 START_TIMEOUT = timedelta(seconds=30)  # a stopped job that no report mentions for this long never started
 
-# Exited evaluators of active attempts, which their node forgets once their telemetry is stored.
-_EXITED_EVALUATOR = Q(evaluates__gt="", state=JobState.EXITED)
+# Exited evaluators and remote engines of active attempts, which their node forgets once their telemetry is stored.
+_MAY_BE_FORGOTTEN = Q(state=JobState.EXITED) & (Q(evaluates__gt="") | Q(node__isnull=False))
 
 
 def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
@@ -35,8 +36,8 @@ def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, 
     """
     reported = {report.job_id: report for report in reports}
     known = list(
-        Job.objects.filter(attempt__node=node)
-        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _EXITED_EVALUATOR) | Q(pk__in=list(reported)))
+        jobs_on(node)
+        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _MAY_BE_FORGOTTEN) | Q(pk__in=list(reported)))
         .select_related("attempt")
     )
     forget: list[str] = []
@@ -56,7 +57,11 @@ def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, 
 def _has_changed(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
     if report is None or rebooted or job.missing_at or JobState.EXITED in (job.state, report.state):
         return True
-    if report.input_bytes and report.fetched_bytes != job.attempt.boot.get("fetched_bytes"):
+    if (
+        report.input_bytes
+        and not job.is_remote
+        and report.fetched_bytes != job.attempt.boot.get("fetched_bytes")
+    ):
         return True
     return (job.state, job.incarnation, job.pid, job.message) != (
         report.state, report.incarnation, report.pid, report.message[:4000],
@@ -67,7 +72,7 @@ def _apply_to_run(
     run: Run, node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
 ) -> list[str]:
     forget, ended = [], []
-    for job in Job.objects.filter(attempt__run=run, attempt__node=node).select_related("attempt"):
+    for job in jobs_on(node).filter(attempt__run=run).select_related("attempt"):
         job.attempt.run = run  # the locked row
         report, before = reported.get(job.pk), job.state
         if job.attempt.status == AttemptStatus.ENDED:
@@ -92,6 +97,8 @@ def _apply_to_run(
             _mark_exited(job, EndReason.STOPPED_BY_USER, "it was stopped before it started", now=now)
         if job.state == JobState.EXITED and before != JobState.EXITED:
             ended.append(job.pk)
+            if job.is_remote:
+                record_exit(job, now=now)
     if ended:
         fleet.release_jobs(ended, now=now)  # all at once, which locks them in order
     return forget
@@ -101,7 +108,8 @@ def _apply_job_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
     if job.state == JobState.EXITED:
         _record_offsets(job, report)
         return
-    _record_fetched_bytes(job.attempt, report)
+    if not job.is_remote:
+        _record_fetched_bytes(job.attempt, report)
     before = (job.state, job.incarnation)
     fields: dict[str, Any] = {
         "state": report.state, "incarnation": report.incarnation, "pid": report.pid,
@@ -180,8 +188,8 @@ def _release_ended_attempts(
     node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
 ) -> None:
     """Release slots of ended attempts whose jobs are gone: the node reports again, without these jobs."""
-    candidates = Job.objects.filter(
-        attempt__node=node, attempt__status=AttemptStatus.ENDED, pk__in=fleet_selectors.leased_jobs(node)
+    candidates = jobs_on(node).filter(
+        attempt__status=AttemptStatus.ENDED, pk__in=fleet_selectors.leased_jobs(node)
     )
     gone = [job.pk for job in candidates if _is_gone(job, reported.get(job.pk), rebooted=rebooted, now=now)]
     if gone:

@@ -103,7 +103,7 @@ def reconcile_run(run: Run, *, now: datetime) -> None:
         elif run.status == RunStatus.FINALIZING:
             _finish(run, None, [], now=now)
         return
-    jobs = list(attempt.jobs.order_by("pk"))
+    jobs = list(attempt.jobs.select_related("node").order_by("pk"))
     match RunStatus(run.status):
         case RunStatus.STARTING | RunStatus.RUNNING:
             _reconcile_working(run, attempt, jobs, now=now)
@@ -270,5 +270,5 @@ def _wall_time_exceeded(run: Run, *, now: datetime) -> bool:
 def _job_snapshot(job: Job) -> JobSnapshot:
     return JobSnapshot(
         name=job.name, kind=JobKind(job.kind), state=job.state, reason=job.reason, message=job.message,
-        exit_code=job.exit_code, leaving=job.leaving_at is not None,
+        exit_code=job.exit_code, leaving=job.leaving_at is not None or job.is_remote,
     )  # fmt: skip

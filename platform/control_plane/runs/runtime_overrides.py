@@ -18,7 +18,7 @@ from control_plane.runs.cloning import merge_patch
 from control_plane.runs.events import publish_run, record_event
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
-from control_plane.runs.selectors import live_attempt
+from control_plane.runs.selectors import live_attempt, nodes_of
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec, read_spec
 from oolong.contracts.runtime_overrides import CHANGEABLE, RuntimeOverrides
@@ -80,7 +80,7 @@ def apply_overrides(
         if "/rollout/engines" in given:
             elastic_engines.scale_engines(run, attempt, given["/rollout/engines"], now=now)
         if attempt is not None:
-            fleet.notify_nodes([attempt.node_id])
+            fleet.notify_nodes(nodes_of(attempt))
     return run
 
 

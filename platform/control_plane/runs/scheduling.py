@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
@@ -17,6 +17,7 @@ from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node, Pool, Reservation
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import Plan, Request, Snapshot
+from control_plane.runs.attempt_certificate import create_certificate
 from control_plane.runs.elastic_engines import (
     any_run_wants_engines,
     engine_requests,
@@ -35,6 +36,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run, RunForecast
 from control_plane.runs.node_failures import avoid_failed_nodes
 from control_plane.runs.plan_jobs import plan_jobs, port_names
+from control_plane.runs.remote_engines import may_have_remote_engines
 from control_plane.runs.reward_test_policy import untested_reward_error
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
 from control_plane.runs.slot_holders import preempt, slot_holders
@@ -61,10 +63,9 @@ def schedule_runs(*, now: datetime) -> int:
     placed = 0
     for pool in Pool.objects.order_by("name").values_list("name", flat=True):
         release_excess_engines(pool, now=now)
-        snapshot = replace(
-            snapshot_of(pool, [run for run in waiting if run.pool == pool], now=now),
-            loan_requests=[*engine_requests(pool), *evaluator_requests(pool)],
-        )
+        snapshot = snapshot_of(pool, [run for run in waiting if run.pool == pool], now=now)
+        loan_requests = [*engine_requests(pool, snapshot.nodes, now=now), *evaluator_requests(pool)]
+        snapshot = replace(snapshot, loan_requests=loan_requests)
         placed += _apply(plan(snapshot), {run.pk: run for run in waiting}, now=now)
     return placed
 
@@ -198,11 +199,16 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
     last = run.attempts.order_by("-number").first()
     preempted = last is not None and last.reason == EndReason.PREEMPTED
     waited = (now - run.status_at).total_seconds() if preempted else 0.0
-    names = port_names(spec)
+    names, peer = port_names(spec), {}
+    if may_have_remote_engines(spec, node):
+        names.append("weights")
+        certificate = create_certificate(run.pk, now=now)
+        peer = {"peer_address": node.peer_address, **asdict(certificate)}
     ports = fleet.allocate_ports(node, len(names), held=held_ports(node))
     attempt = Attempt.objects.create(
         run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),
         ports=dict(zip(names, ports, strict=True)),
+        **peer,
         resume_checkpoint=resume, created_at=now, boot={"queued_at": run.status_at.timestamp()},
     )  # fmt: skip
     plans = plan_jobs(spec, slots)

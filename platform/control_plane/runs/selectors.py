@@ -13,7 +13,7 @@ from control_plane.core.api.errors import or_not_found
 from control_plane.fleet import selectors as fleet
 from control_plane.fleet.models import Node, Pool, SchedulingState
 from control_plane.runs.eta import forecasts_of, start_of
-from control_plane.runs.models import Attempt, Job, Run, RunEvent
+from control_plane.runs.models import Attempt, Job, Run, RunEvent, jobs_on
 from control_plane.runs.slot_requests import sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 
@@ -48,7 +48,9 @@ def attempts(run: Run) -> QuerySet[Attempt]:
 def jobs(run: Run) -> QuerySet[Job]:
     """Jobs of all attempts, those of the newest attempt last."""
     return (
-        Job.objects.filter(attempt__run=run).select_related("attempt__node").order_by("attempt__number", "pk")
+        Job.objects.filter(attempt__run=run)
+        .select_related("attempt__node", "node")
+        .order_by("attempt__number", "pk")
     )
 
 
@@ -81,14 +83,19 @@ def live_attempt(run: Run) -> Attempt | None:
     return run.attempts.exclude(status=AttemptStatus.ENDED).select_related("node").first()
 
 
+def nodes_of(attempt: Attempt) -> set[str]:
+    """IDs of the nodes on which the attempt has or had jobs."""
+    remote = attempt.jobs.exclude(node=None).values_list("node_id", flat=True)
+    return {attempt.node_id, *(node for node in remote if node is not None)}
+
+
 def held_ports(node: Node) -> set[int]:
     """Ports of active attempts on the node, including engines that joined later. A run may outlast a full round of the
     port range."""
     live = Attempt.objects.filter(node=node).exclude(status=AttemptStatus.ENDED)
     held = {port for ports in live.values_list("ports", flat=True) for port in ports.values()}
-    return held | set(
-        Job.objects.filter(attempt__in=live, engine_port__gt=0).values_list("engine_port", flat=True)
-    )
+    joined = jobs_on(node).exclude(attempt__status=AttemptStatus.ENDED).filter(engine_port__gt=0)
+    return held | set(joined.values_list("engine_port", flat=True))
 
 
 def next_rollout_index(attempt: Attempt) -> int:

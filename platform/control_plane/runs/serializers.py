@@ -464,7 +464,9 @@ class JobSerializer(ResponseSerializer):
     kind = serializers.CharField()
     attempt_number = serializers.IntegerField(source="attempt.number")
     state = serializers.ChoiceField(choices=["pending", "preparing", "running", "exited"])
-    node = NamedSerializer(source="attempt.node")
+    node = NamedSerializer(
+        source="placed_on", help_text="of an engine it may be another one than the attempt's"
+    )
     slots = serializers.ListField(child=serializers.CharField())
     evaluates = serializers.IntegerField(
         allow_null=True, help_text="of an evaluator, an engine beside those of the run: the version"

@@ -60,7 +60,7 @@ def preempt(preemption: Preemption, *, now: datetime) -> bool:
 
 def _joined(job: Job) -> Holder:
     return Holder(
-        id=job.pk, team=job.attempt.run.project.team_id, node=job.attempt.node_id, slots=tuple(job.slots),
+        id=job.pk, team=job.attempt.run.project.team_id, node=job.placed_on.pk, slots=tuple(job.slots),
         leaving=job.stop_asked_at is not None, project=job.attempt.run.project_id,
     )  # fmt: skip
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 from control_plane.fleet import services as fleet
 from control_plane.runs.attempt_status import retry_follows
 from control_plane.runs.events import publish_run, record_event, transition_run
-from control_plane.runs.models import Attempt, Run
-from control_plane.runs.selectors import live_attempt, resumable_checkpoint
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.selectors import live_attempt, nodes_of, resumable_checkpoint
 from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, Fault, JobKind, JobState, RunStatus
 
 CANCEL_GRACE_SECONDS = 5.0
@@ -43,7 +44,7 @@ def request_cancel(run: Run, message: str, *, now: datetime) -> None:
         return
     _shorten_job_grace(attempt)
     stop_jobs(attempt, now=now)
-    fleet.notify_nodes([attempt.node_id])
+    fleet.notify_nodes(nodes_of(attempt))
 
 
 def shorten_grace(run: Run, message: str, *, now: datetime) -> bool:
@@ -53,7 +54,7 @@ def shorten_grace(run: Run, message: str, *, now: datetime) -> bool:
     if attempt is None or not _shorten_job_grace(attempt):
         return False
     stop_jobs(attempt, now=now)
-    fleet.notify_nodes([attempt.node_id])
+    fleet.notify_nodes(nodes_of(attempt))
     record_event(run, "cancel", message, at=now)
     publish_run(run)
     return True
@@ -70,10 +71,12 @@ def force_terminate(run: Run, message: str, *, now: datetime) -> None:
     slots stay leased until the node reports that, or is lost."""
     attempt = live_attempt(run)
     if attempt is not None:
-        leased = sum(len(job.slots) for job in attempt.jobs.exclude(state=JobState.EXITED))
+        leased: Counter[str] = Counter()  # by node
+        for job in attempt.jobs.exclude(state=JobState.EXITED).select_related("node"):
+            leased[job.placed_on.name] += len(job.slots)
         finalize_attempt(attempt, EndReason.FORCED_BY_OPERATOR, message, now=now)
-        if leased:
-            message += f"; {leased} slots stay leased until {attempt.node.name} has ended its jobs"
+        for node, slots in sorted(leased.items()):
+            message += f"; {slots} slots stay leased until {node} has ended its jobs"
     fields = termination_fields(EndReason.FORCED_BY_OPERATOR, message)
     transition_run(run, RunStatus.STOPPED, now=now, message=message, **fields)
     fleet.publish_lease_change()
@@ -167,10 +170,22 @@ def request_preemption(run: Run, attempt: Attempt, message: str, *, now: datetim
 
 def finalize_attempt(attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
     """ENDED: the attempt's epoch is fenced. Slots of jobs that are not known to be dead stay leased."""
-    attempt.status, attempt.ended_at = AttemptStatus.ENDED, now
+    attempt.status, attempt.ended_at, attempt.private_key = AttemptStatus.ENDED, now, ""
     attempt.reason, attempt.message = attempt.reason or cause, attempt.message or message
-    attempt.save(update_fields=["status", "ended_at", "reason", "message"])
-    fleet.notify_nodes([attempt.node_id])
+    attempt.save(update_fields=["status", "ended_at", "private_key", "reason", "message"])
+    fleet.notify_nodes(nodes_of(attempt))
+
+
+def stop_engine(run: Run, job: Job, why: str, *, now: datetime) -> bool:
+    """Stop an engine that joined later, while the run, which the caller has locked, continues: it releases its groups
+    with their tokens. False when it is stopping already."""
+    staying = Job.objects.filter(pk=job.pk, leaving_at=None, stop_asked_at=None)
+    if not staying.exclude(state=JobState.EXITED).update(leaving_at=now, stop_asked_at=now):
+        return False
+    fleet.notify_nodes([job.placed_on.pk])
+    record_event(run, "engines", f"{job.name} stops: {why}", at=now)
+    publish_run(run)
+    return True
 
 
 def stop_jobs(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = None) -> None:
@@ -178,7 +193,7 @@ def stop_jobs(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = N
     if kinds is not None:
         jobs = jobs.filter(kind__in=kinds)
     if jobs.update(stop_asked_at=now):
-        fleet.notify_nodes([attempt.node_id])
+        fleet.notify_nodes(nodes_of(attempt))
 
 
 def _stop_trainer_first(attempt: Attempt, *, now: datetime) -> None:

@@ -55,6 +55,9 @@ class Inventory(Wire, frozen=True, kw_only=True):
     model_roots: list[str] = []  # directories of models that its owner offers to projects
     job_isolation: JobIsolation = JobIsolation.NONE  # an agent that does not report it has none
     job_isolation_reason: str = ""  # why there is none
+    # Where engines on other nodes reach the jobs of this one; "": its jobs listen on loopback only.
+    peer_address: Annotated[str, msgspec.Meta(max_length=45)] = ""
+    peer_network: Annotated[str, msgspec.Meta(max_length=60)] = ""  # whose nodes reach each other
 
 
 class EnrollRequest(Wire, frozen=True, kw_only=True):
@@ -148,6 +151,23 @@ class SecretsReply(Wire, frozen=True, kw_only=True):
     variables: dict[str, str]
 
 
+class PeerListener(Wire, frozen=True, kw_only=True):
+    """For the trainer's node: its controller and reward service listen on this address too, with TLS, and published
+    weights are served there. The ports are those of the attempt."""
+
+    address: str
+    certificate: str  # PEM, of this attempt alone
+    private_key: str
+
+
+class TrainerNode(Wire, frozen=True, kw_only=True):
+    """For a node that has only engines of the attempt: where its controller, rewards and weights are."""
+
+    address: str
+    ports: dict[str, int]  # controller, reward, weights
+    certificate: str
+
+
 class DesiredAttempt(Wire, frozen=True, kw_only=True):
     """One attempt's part on this node. Jobs of attempts that are no longer named are ended and forgotten."""
 
@@ -169,6 +189,8 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     live: RuntimeOverrides = RuntimeOverrides()  # what was changed since the run was submitted
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
     evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
+    listener: PeerListener | None = None  # None: no engine of the attempt may be on another node
+    trainer_node: TrainerNode | None = None  # None: this node
 
 
 class HeartbeatReply(Wire, frozen=True, kw_only=True):

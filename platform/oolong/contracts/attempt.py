@@ -17,6 +17,15 @@ from oolong.redaction import of_this_job
 from oolong.untrusted import clean_text
 
 
+class PeerListenerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the jobs of the trainer's node listen for engines on other nodes, with TLS."""
+
+    address: str
+    certificate: str
+    private_key: str
+    weights_port: int
+
+
 class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     attempt_id: str
@@ -32,7 +41,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     source_files: dict[
         str, str
     ] = {}  # uploaded source by contracts.user_code.SourceKind: {"reward": "…/reward.py"}
-    controller_url: str = ""  # http://127.0.0.1:PORT; rl only
+    controller_url: str = ""  # http://127.0.0.1:PORT, or https:// of the trainer's node; rl only
     reward_url: str = ""
     engine_ports: list[int] = []  # one port per engine, fixed at lease time
     session_ports: list[int] = []  # one per engine, where the run serves agent sessions
@@ -42,6 +51,11 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "cpu"  # cpu | cuda
     gpu_share: float = 1.0  # of a GPU's memory that one slot stands for; below 1 where slots share GPUs
     evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
+    listener: PeerListenerFile | None = None  # None: no engine of the attempt may be on another node
+    weights_url: str = (
+        ""  # on the trainer's node; "": this is that node, and weights are in `weights_directory`
+    )
+    certificate: str = ""  # of the servers on the trainer's node, when that is another one
 
     @property
     def run_spec(self) -> RunSpec:

@@ -316,6 +316,14 @@ class TokenCounts(Message, frozen=True, kw_only=True):
     lost_to_recovery: int = 0
 
 
+class AttemptClockRequest(Message, frozen=True, kw_only=True):
+    """Rollout worker on another node than the trainer's."""
+
+
+class AttemptClockReply(Message, frozen=True, kw_only=True):
+    began_at: float  # unix seconds; zero of the time axis of all jobs of the attempt
+
+
 class LoadClaimRequest(Message, frozen=True, kw_only=True):
     """POST /load_claim: keeps the newest version's files until ack, failure or 30 s without a heartbeat."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -18,6 +19,7 @@ from aiohttp import web
 from oolong.contracts.rollout import ErrorReply, Message
 from oolong.system.backoff import Backoff
 from oolong.system.http_listener import HttpListener
+from oolong.system.pinned_tls import client_context
 
 Reply = TypeVar("Reply", bound=Message)
 Request = TypeVar("Request", bound=Message)
@@ -49,6 +51,7 @@ class RpcClient:
     """Calls the methods of one server, and retries lost calls: every method is idempotent.
 
     `retry_server_errors`: a 5xx reply counts as lost too. Not for servers whose methods reply with 5xx on purpose.
+    `certificate`: of a server on another node, with an https URL; no other certificate is accepted.
     """
 
     def __init__(
@@ -59,8 +62,10 @@ class RpcClient:
         *,
         connect_seconds: float = BOOT_TIMEOUT_SECONDS,
         retry_server_errors: bool = False,
+        certificate: str = "",
     ) -> None:
         self.name = name
+        self._tls = client_context(certificate) if certificate else True
         self._url = url.rstrip("/")
         self._token = token
         self._retry_seconds = connect_seconds
@@ -109,7 +114,7 @@ class RpcClient:
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 headers={"Authorization": f"Bearer {self._token}"},
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls),
             )
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
         async with self._http.post(f"{self._url}/{method}", data=body, timeout=limits) as response:
@@ -162,6 +167,10 @@ class RpcServer:
     async def start(self, host: str, port: int) -> int:
         """Listen; port 0 takes a free one. Returns the port."""
         return await self._listener.start(host, port)
+
+    async def listen_also(self, host: str, port: int, context: ssl.SSLContext) -> None:
+        """Listen with TLS on another address, after `start`."""
+        await self._listener.listen_also(host, port, context)
 
     async def close(self) -> None:
         await self._listener.close()

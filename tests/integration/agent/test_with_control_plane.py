@@ -31,6 +31,7 @@ from tests.support import model_files
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import new_database
 from tests.support.small_jobs import ROOT, start_agent
+from tests.support.tiny_specs import tiny_spec
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -49,15 +50,20 @@ def until(
 class Node:
     """One machine of the pool: an agent of its own over a data directory of its own."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *, slots: int = 1, peer_address: str = "") -> None:
         self.name = name
+        self.slots = slots
+        self.peer_address = peer_address
         self.data = DataDirectory(folder / name / "data")
         self.log = folder / f"agent-{name}.log"
         (folder / name).mkdir()
         self.agent: subprocess.Popen[bytes] | None = None
 
     def start(self, server: str, token: str = "") -> None:
-        self.agent = start_agent(server, self.data.root, token=token, name=self.name, slots=1, log=self.log)
+        self.agent = start_agent(
+            server, self.data.root, token=token, name=self.name, slots=self.slots,
+            peer_address=self.peer_address, log=self.log,
+        )  # fmt: skip
 
     def kill_agent(self) -> None:
         assert self.agent is not None
@@ -108,8 +114,8 @@ class Pool:
         self.version = self.client.datasets.upload(rows, name="numbers", mapping=mapping)
         self.model = self.client.models.upload(model_files.write(folder / "model"), name="tiny")
 
-    def join(self, name: str) -> Node:
-        node = Node(self.folder, name)
+    def join(self, name: str, **settings: Any) -> Node:
+        node = Node(self.folder, name, **settings)
         self.nodes.append(node)
         node.start(self.plane.url, self.client.pool.join_token().token)
         until(lambda: any(found.name == name for found in self.client.pool.get().nodes), said=self.said)
@@ -470,3 +476,46 @@ def test_a_node_is_revoked_its_agent_ends_and_the_run_goes_on_on_another(
     )
     for other in others:
         pool.client.pool.uncordon(other)
+
+
+def test_an_engine_joins_on_another_node_fetches_the_weights_and_its_loss_costs_the_run_nothing(
+    pool: Pool,
+) -> None:
+    """Two agents, at addresses of their own and without a common path. The jobs are scripts, the transport is real."""
+    home = pool.join("home", slots=2, peer_address="127.0.0.2")
+    away = pool.join("away", slots=1, peer_address="127.0.0.3")
+    plan = {"controller": {"publishes": True}, "rollout-1": {"fetches": True}, "trainer": {}}
+    spec = tiny_spec(pool.spec({}, kind="rl", reward={"name": "exact_match"}, notes=json.dumps(plan)))
+    del spec["sft"]
+    run = pool.client.runs.create(spec)
+    until(lambda: pool.status(run) == "RUNNING", said=pool.said)
+    pool.client.runs.change(run.id, changes={"rollout": {"engines": 2}})
+
+    def fetched() -> list[str]:
+        notes = [event for event in pool.client.runs.events(run.id) if event.kind == "fetched"]
+        return [note.message.removeprefix("rollout-1: ") for note in notes]
+
+    until(lambda: fetched(), said=pool.said)
+    directory, sha256 = fetched()[0].rsplit(" ", 1)
+    published = next(home.data.attempts.glob("*/weights/v00000001/model.safetensors"))
+    assert sha256 == hashlib.sha256(published.read_bytes()).hexdigest()
+    assert Path(directory).is_relative_to(away.data.root)
+    (attempt_file,) = away.data.attempts.glob("*/attempt.json")
+    assert str(home.data.root) not in attempt_file.read_text()
+    assert "PRIVATE KEY" not in attempt_file.read_text()
+
+    away.lose_power()
+
+    def is_missed() -> bool:
+        pool.believes_silent(away)
+        return "ENGINES_UNRESPONSIVE" in pool.client.runs.get(run.id).conditions
+
+    until(is_missed, 120.0, said=pool.said)
+    assert pool.status(run) == "RUNNING"
+    away.start(pool.plane.url)  # the machine is back: its agent restarts the engine, which fetches again
+    until(lambda: len(fetched()) == 2, said=pool.said)
+    until(lambda: pool.client.runs.get(run.id).conditions == [], said=pool.said)
+    seen = pool.client.runs.get(run.id)
+    assert (seen.status, seen.attempt_number) == ("RUNNING", 1)
+    pool.client.runs.cancel(run.id)
+    assert pool.client.runs.wait(run.id, timeout_seconds=120).status == "STOPPED"

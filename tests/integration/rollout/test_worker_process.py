@@ -8,26 +8,32 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 
+from control_plane.runs.attempt_certificate import create_certificate
+from gpu_agents.job import listen_for_peers
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.engine_registry import ENGINE_TIMEOUT_SECONDS
 from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
-from oolong.contracts.attempt import READY_FILE, JobFile, read_attempt
+from gpu_agents.rollout.controller.weight_server import WeightServer
+from oolong.contracts.attempt import READY_FILE, JobFile, PeerListenerFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
-from oolong.contracts.telemetry import Note
+from oolong.contracts.telemetry import Note, Points
 from oolong.sandbox import probe_sandbox
 from tests.support.isolation import require_isolation
 from tests.support.outboxes import written_lines
 from tests.support.ports import reserve_port
 from tests.support.waiting import eventually
-from tests.unit.rollout.harness import Harness, run_spec
+from tests.unit.rollout.harness import TOKEN, Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
@@ -124,6 +130,7 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
         index: int = 0,
         workflow_source: str = "",
         evaluates: str = "",
+        elsewhere: dict[str, str] | None = None,  # what attempt.json says on another node than the trainer's
     ) -> WorkerProcess:
         jobs = tmp_path / "jobs"
         name = f"evaluator-{index}" if evaluates else f"rollout-{index}"
@@ -148,7 +155,9 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
             controller_url=f"http://127.0.0.1:{harness._ports[0]}",
             reward_url=f"http://127.0.0.1:{harness._ports[1]}",
         )
-        (tmp_path / "attempt.json").write_bytes(msgspec.json.encode(attempt))
+        attempt = msgspec.structs.replace(attempt, **(elsewhere or {}))
+        attempt_file = tmp_path / f"attempt-{index}.json"
+        attempt_file.write_bytes(msgspec.json.encode(attempt))
         job = JobFile(
             job_id=f"job_{index}",
             name=name,
@@ -163,7 +172,7 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
             "HOME": str(tmp_path),
             "PYTHONPATH": f"{ROOT}/platform:{ROOT}",
         }
-        files = ["--attempt", str(tmp_path / "attempt.json"), "--job", str(directory)]
+        files = ["--attempt", str(attempt_file), "--job", str(directory)]
         if hold_at is not None:
             (directory / "hold.json").write_text(json.dumps({"tokens": hold_at, "probes": False}))
         with (directory / "output.log").open("wb") as log:
@@ -288,6 +297,84 @@ async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk
         await run.trainer.take(3)
         assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
+
+
+@asynccontextmanager
+async def peer_servers(run: Harness, weights: Path, node: Path) -> AsyncIterator[dict[str, str]]:
+    """The attempt listens for other nodes, at an address of its own. What it says to a worker on `node`."""
+    own = create_certificate("attempt", now=datetime.now(UTC))
+    listener = PeerListenerFile(
+        address="127.0.0.2", certificate=own.certificate, private_key=own.private_key, weights_port=0
+    )
+    for rpc, port in zip((run.server.rpc, run.reward_service.rpc), run._ports, strict=True):
+        await listen_for_peers(rpc, listener, port=port)
+    server = WeightServer(weights, token=TOKEN)
+    port = await asyncio.to_thread(server.start, listener)
+    (node / "weights").mkdir(parents=True)
+    yield {
+        "directory": str(node),
+        "controller_url": f"https://127.0.0.2:{run._ports[0]}",
+        "reward_url": f"https://127.0.0.2:{run._ports[1]}",
+        "weights_url": f"https://127.0.0.2:{port}",
+        "certificate": own.certificate,
+    }
+    await asyncio.to_thread(server.close)
+
+
+async def test_a_worker_on_another_node_fetches_every_version_and_its_loss_requeues_its_groups(
+    harness: Harness,
+    start: Callable[..., WorkerProcess],
+    versions: Callable[[int], PublishedWeights],
+    clock: TestClock,
+    tmp_path: Path,
+) -> None:
+    """The other node shares no path with the trainer's, and is lost at one blow while it generates."""
+    node = tmp_path / "another node"
+
+    def fetched() -> list[str]:
+        return sorted(path.name for path in (node / "weights").glob("v*"))
+
+    async with harness as run, peer_servers(run, tmp_path / "weights", node) as elsewhere:
+        remote = start(token_seconds=0.01, elsewhere=elsewhere)
+        weights = versions(0)
+        await run.trainer.announce(weights, "none")
+        await run.trainer.take(0)
+        assert fetched() == ["v00000000"]
+        for file in sorted(Path(weights.directory).iterdir()):
+            assert (node / "weights" / "v00000000" / file.name).read_bytes() == file.read_bytes()
+        remote.hold(3)
+        await run.trainer.announce(versions(1))
+        await until(lambda: run.controller.state.counters.acks == 2, "version 1 is loaded too")
+        await until(lambda: fetched() == ["v00000001"], "the older version is removed")
+        await until(lambda: len(run.controller.state.groups.running) == 4, "its engine is full")
+        claimed = {
+            claim.group_id for claim in run.controller.state.groups.claims.all_of_worker("rollout-0/0")
+        }
+
+        def seconds() -> list[int]:
+            lines = written_lines(remote.directory)
+            return [line.x for line in lines if isinstance(line, Points) and line.axis == "time"]
+
+        await until(lambda: bool(seconds()), "it reports metrics")
+        assert min(seconds()) > 1e9, "seconds since the attempt began: its controller says at 0"
+
+        os.killpg(remote.process.pid, signal.SIGKILL)
+        for engine in remote.engines:
+            engine.kill()
+        local = start(token_seconds=0.01, index=1)
+        await until(
+            lambda: run.controller.state.counters.acks == 3, "an engine on the trainer's node has joined"
+        )
+        clock.now += ENGINE_TIMEOUT_SECONDS + 1
+        trained: set[str] = set()
+        while not claimed <= trained:
+            version = run.controller.state.versions.number
+            trained |= {group.group_id for group in await run.trainer.take(version)}
+            await run.trainer.announce(versions(version + 1))
+        assert run.controller.state.ledger.counts().dropped == {}
+        assert_ledger_is_true(run.controller)
+        await run.trainer.end()
+        await until(lambda: local.process.poll() == 0, "the worker ends with the run")
 
 
 async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(

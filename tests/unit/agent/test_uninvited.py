@@ -114,8 +114,9 @@ def test_jobs_start_no_other_servers(checkout: Path) -> None:
         str(file.relative_to(checkout)) for file in files if any(word in file.read_text() for word in words)
     }
     assert found == {
-        "platform/oolong/system/http_listener.py",  # of the next two
+        "platform/oolong/system/http_listener.py",  # of the next three
         "platform/oolong/system/rpc.py",
+        "gpu_agents/rollout/controller/weight_server.py",  # tests/unit/rollout/worker/test_weight_fetcher.py
         "gpu_agents/chat_server.py",
         "gpu_agents/rollout/engines/guarded_ports/sitecustomize.py",
     }

@@ -224,6 +224,7 @@ class SimulatedNode:
     jobs: dict[str, ObservedJob] = field(default_factory=dict)
     reply: HeartbeatReply | None = None
     job_isolation: JobIsolation = JobIsolation.UID
+    peer_address: str = ""  # where other nodes reach it
     silent_about_new: bool = False  # does not start what it is told to start
     client: Client = field(default_factory=Client)
     _one_reply: Lock = field(
@@ -238,6 +239,7 @@ class SimulatedNode:
                 for n in range(self.slots)
             ],
             model_roots=["/models"], job_isolation=self.job_isolation,
+            peer_address=self.peer_address, peer_network="rack" if self.peer_address else "",
         )  # fmt: skip
 
     def post(self, path: str, body: Any, **headers: str) -> Any:

@@ -140,7 +140,12 @@ class Harness:
         )
         self.telemetry = telemetry
         self.server = ControllerServer(
-            self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory), clock=self.clock
+            self.controller,
+            telemetry,
+            token=TOKEN,
+            began_at=0.0,
+            live=LiveFile(self.directory),
+            clock=self.clock,
         )
         self._ports = (await self.server.rpc.start("127.0.0.1", 0), reward_port)
         self._ticks = asyncio.create_task(self.server.run_ticks())

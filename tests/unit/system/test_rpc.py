@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from control_plane.runs.attempt_certificate import create_certificate
 from oolong.contracts import rollout
+from oolong.system.pinned_tls import server_context
 from oolong.system.rpc import RpcClient, RpcError, RpcServer, RpcUnavailable
 
 TOKEN = "token"
@@ -52,3 +56,25 @@ async def test_other_clients_raise_server_errors_at_once() -> None:
     with pytest.raises(RpcError, match="http_500"):
         await call(method, retry_server_errors=False)
     assert method.calls == 1
+
+
+async def test_another_node_needs_the_certificate_and_the_token() -> None:
+    own, other = (create_certificate(name, now=datetime.now(UTC)) for name in ("own", "other"))
+    server = RpcServer(TOKEN)
+    server.method("state", rollout.StateRequest, Failing(failures=0))
+    port = await server.start("127.0.0.1", 0)
+    await server.listen_also("127.0.0.2", port, server_context(own.certificate, own.private_key))
+
+    async def call_from_afar(certificate: str, token: str) -> None:
+        client = RpcClient("server", f"https://127.0.0.2:{port}", token, certificate=certificate)
+        try:
+            await client.call("state", rollout.StateRequest(), rollout.Ack, retry_seconds=0.0)
+        finally:
+            await client.close()
+
+    await call_from_afar(own.certificate, TOKEN)
+    with pytest.raises(RpcError, match="unauthorized"):
+        await call_from_afar(own.certificate, "of an earlier attempt")
+    with pytest.raises(RpcUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        await call_from_afar(other.certificate, TOKEN)
+    await server.close()

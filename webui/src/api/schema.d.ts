@@ -4363,6 +4363,10 @@ export interface components {
             tokens_generated_before: number;
             /** @default false */
             evaluators: boolean;
+            /** @default null */
+            listener: components["schemas"]["AgentPeerListener"] | null;
+            /** @default null */
+            trainer_node: components["schemas"]["AgentTrainerNode"] | null;
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -4413,6 +4417,10 @@ export interface components {
             job_isolation: components["schemas"]["AgentJobIsolation"];
             /** @default  */
             job_isolation_reason: string;
+            /** @default  */
+            peer_address: string;
+            /** @default  */
+            peer_network: string;
         };
         /**
          * JobIsolation
@@ -4467,6 +4475,16 @@ export interface components {
             shipped: number;
         };
         /**
+         * PeerListener
+         * @description For the trainer's node: its controller and reward service listen on this address too, with TLS, and published
+         *         weights are served there. The ports are those of the attempt.
+         */
+        AgentPeerListener: {
+            address: string;
+            certificate: string;
+            private_key: string;
+        };
+        /**
          * RuntimeOverrides
          * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
          */
@@ -4498,6 +4516,17 @@ export interface components {
             healthy: boolean;
             /** @default  */
             reason: string;
+        };
+        /**
+         * TrainerNode
+         * @description For a node that has only engines of the attempt: where its controller, rewards and weights are.
+         */
+        AgentTrainerNode: {
+            address: string;
+            ports: {
+                [key: string]: number;
+            };
+            certificate: string;
         };
         Alert: {
             id: string;
@@ -5441,6 +5470,7 @@ export interface components {
             kind: string;
             attempt_number: number;
             state: components["schemas"]["JobStateEnum"];
+            /** @description of an engine it may be another one than the attempt's */
             node: components["schemas"]["Named"];
             slots: string[];
             /** @description of an evaluator, an engine beside those of the run: the version */
@@ -5976,6 +6006,8 @@ export interface components {
             job_isolation: components["schemas"]["JobIsolationEnum"];
             /** @description why jobs are not isolated; empty when they are */
             job_isolation_reason: string;
+            /** @description engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one */
+            peer_network: string;
             /** @description number of slots */
             slots: number;
             /**
@@ -6563,7 +6595,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), ENGINES_UNRESPONSIVE (another node, with some of its engines, does not respond), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -6619,7 +6651,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), ENGINES_UNRESPONSIVE (another node, with some of its engines, does not respond), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -9454,8 +9486,10 @@ export type AgentJobState = components['schemas']['AgentJobState'];
 export type AgentModelFile = components['schemas']['AgentModelFile'];
 export type AgentObservedJob = components['schemas']['AgentObservedJob'];
 export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
+export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
+export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -10325,7 +10359,9 @@ export interface operations {
                      *             "evaluation_requests": 0
                      *           },
                      *           "tokens_generated_before": 0,
-                     *           "evaluators": false
+                     *           "evaluators": false,
+                     *           "listener": null,
+                     *           "trainer_node": null
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -14728,8 +14764,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "fd64d08e21e1e3e8b40b31c1e842e3e1a61b765d9ec071ba422373c3ebf41e70",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=fd64d08e21e1e3e8b40b31c1e842e3e1a61b765d9ec071ba422373c3ebf41e70"
+                     *       "sha256": "329cda6f5b3d460dad1287097c8205c01636e770e526923ca847cfcf862b1023",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=329cda6f5b3d460dad1287097c8205c01636e770e526923ca847cfcf862b1023"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20133,6 +20169,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20209,6 +20246,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": "2026-01-01T12:00:00Z",
                      *       "maintenance_ends_at": null,
@@ -20286,6 +20324,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20354,6 +20393,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20421,6 +20461,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20488,6 +20529,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -23698,7 +23740,7 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
-                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, GAP, comma-separated */
+                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, ENGINES_UNRESPONSIVE, GAP, comma-separated */
                 condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;

@@ -52,6 +52,7 @@ const APPEARANCES: Record<string, Appearance> = {
   NEEDS_ATTENTION: { label: "Needs attention", icon: IconAlertTriangle, tone: "bad" },
   NODE_DRAINING: { label: "Leaves its node at the deadline", icon: IconClock, tone: "warn" },
   ENGINES_WAITING: { label: "Waiting for engines", icon: IconClock, tone: "neutral" },
+  ENGINES_UNRESPONSIVE: { label: "Engines unresponsive", icon: IconPlugConnectedX, tone: "warn" },
   GAP: { label: "Telemetry incomplete", icon: IconAlertTriangle, tone: "warn" },
   // alerts
   critical: { label: "Critical", icon: IconAlertTriangle, tone: "bad" },

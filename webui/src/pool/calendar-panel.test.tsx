@@ -11,7 +11,7 @@ import { QuarantineRow } from "./quarantine.tsx";
 
 const NODE: Node = {
   id: "node_1", name: "gpu-1", pool: "lab", status: "READY", hostname: "gpu-1", agent_version: "1", cpu_count: 8, memory_bytes: 1, disk_free_bytes: 1,
-  model_roots: [], job_isolation: "none", job_isolation_reason: "", slots: 8, drain_deadline: null, maintenance_ends_at: null, quarantined_at: null,
+  model_roots: [], job_isolation: "none", job_isolation_reason: "", peer_network: "", slots: 8, drain_deadline: null, maintenance_ends_at: null, quarantined_at: null,
   quarantine_reason: "", enrolled_at: "2026-11-20T09:00:00Z", last_seen_at: "2026-11-20T09:00:00Z",
 };
 const QUOTA = { team: { id: "team_1", name: "blue" }, nominal_slots: 0, limit_slots: null, lending_limit: null, used_slots: 0 };

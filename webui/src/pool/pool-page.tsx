@@ -216,7 +216,7 @@ function Nodes({ pool }: { pool: Pool }) {
           {pool.nodes.map((node) => (
             <Fragment key={node.id}>
               <Table.Tr>
-                <Table.Td fw={560}>{node.name}</Table.Td>
+                <Table.Td fw={560}>{node.name}{node.peer_network !== "" && <Text size="xs" c="dimmed" title="Runs on nodes of the same network can have engines here">Network {node.peer_network}</Text>}</Table.Td>
                 <Table.Td><StatusBadge status={node.status} /></Table.Td>
                 <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
                 <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>

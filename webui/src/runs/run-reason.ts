@@ -15,6 +15,7 @@ const CONDITIONS: Record<string, Reason> = {
   DEGRADED: { text: "A critical alert is open", tone: "bad" },
   GAP: { text: "Its last telemetry did not arrive", tone: "warn" },
   NODE_DRAINING: { text: "Its node is drained; it may stay until the deadline", tone: "warn" },
+  ENGINES_UNRESPONSIVE: { text: "Another node, with some of its engines, does not respond; other engines continue", tone: "warn" },
   ENGINES_WAITING: { text: "It waits for more engines than are free", tone: "neutral" },
 };
 

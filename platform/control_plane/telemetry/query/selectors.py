@@ -10,7 +10,7 @@ from django.db.models.functions import Greatest
 
 from control_plane.core.api.errors import or_not_found
 from control_plane.fleet.models import Node
-from control_plane.runs.models import Job, Run
+from control_plane.runs.models import Job, Run, jobs_on
 from control_plane.telemetry.ingest.chunks import LOG_PREFIX
 from control_plane.telemetry.ingest.outbox import log_file_name
 from control_plane.telemetry.models import (
@@ -29,8 +29,8 @@ MAX_LOG_BYTES = 1024 * 1024
 
 
 def jobs_of_node(node: Node, job_ids: Set[str]) -> set[str]:
-    """Those whose attempt was placed on this node, ended or not."""
-    return set(Job.objects.filter(attempt__node=node, pk__in=job_ids).values_list("pk", flat=True))
+    """Those that were placed on this node, ended or not."""
+    return set(jobs_on(node).filter(pk__in=job_ids).values_list("pk", flat=True))
 
 
 # --- metrics ----------------------------------------------------------------------------------------------

@@ -666,6 +666,7 @@ class Node(ApiModel):
     model_roots: list[str]
     job_isolation: str
     job_isolation_reason: str
+    peer_network: str
     slots: int
     drain_deadline: datetime | None = None
     maintenance_ends_at: datetime | None = None

@@ -171,7 +171,7 @@ class SimulatedPool:
         changed = [self._preempt(one) for one in decisions.preemptions]
         for loan in decisions.loans:
             run = self.runs[loan.request.attempt]
-            for name in loan.slots:
+            for _, name in loan.slots:
                 slot = next(one for one in self.nodes[run.node] if one.name == name)
                 run.borrowed[f"{run.submission.name}/{next(self._numbers)}"] = (slot, False)
         if decisions.placements or any(changed) or any(loan.slots for loan in decisions.loans):
@@ -233,7 +233,7 @@ class SimulatedPool:
             slot_hours={team: seconds / HOUR for team, seconds in self.slot_seconds.items()},
             holders=[*map(self._holder, self.active.values()), *self._borrowers()],
             loan_requests=[
-                LoanRequest(name, "engines", _request(run), run.node, missing)
+                LoanRequest(name, "engines", _request(run), (run.node,), missing)
                 for name, run in self.active.items()
                 if (missing := run.submission.extra_engines - len(run.borrowed)) > 0 and not run.leaving
             ],
@@ -289,8 +289,9 @@ class SimulatedPool:
                 assert all(len(slots) < wanted for slots in free.values()), f"{name} fits, but waits: {wait}"
                 break
         for loan in decisions.loans:
-            assert set(loan.slots) <= free[loan.request.node], f"{loan}: a slot is not free"
-            free[loan.request.node] -= set(loan.slots)
+            for node, slot in loan.slots:
+                assert slot in free[node], f"{loan}: a slot is not free"
+                free[node].remove(slot)
             used[loan.request.request.team] += len(loan.slots)
         for team, held in used.items():
             limit = snapshot.quota(team).limit

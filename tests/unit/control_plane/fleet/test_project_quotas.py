@@ -73,7 +73,7 @@ def test_a_project_never_passes_its_limit_and_other_projects_of_the_team_go_ahea
 
 
 def test_lent_slots_count_toward_the_limit_of_a_project() -> None:
-    wanted = LoanRequest("a", "engines", run("r", "red-a"), "n", 4)
+    wanted = LoanRequest("a", "engines", run("r", "red-a"), ("n",), 4)
     busy = world(holders=(holder("r", "red-a", "s0"),), shares={"red-a": ProjectShare(limit=3)})
     (loan,) = plan(replace(busy, loan_requests=[wanted])).loans
     assert len(loan.slots) == 2

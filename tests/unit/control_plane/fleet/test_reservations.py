@@ -166,7 +166,7 @@ def test_a_playground_may_use_idle_reserved_slots_until_a_run_of_the_team_needs_
 
 
 def test_idle_reserved_slots_are_lent_as_engines_but_not_those_that_are_claimed() -> None:
-    wanted = LoanRequest("attempt", "engines", request("red"), "n", 9)
+    wanted = LoanRequest("attempt", "engines", request("red"), ("n",), 9)
     world = reserving(replace(snapshot([node("n", 2)], []), loan_requests=[wanted]), reservation(slots=2))
     assert len(plan(world).loans[0].slots) == 2
     visitor = Holder("visitor", "red", "n", ("cpu-1",), False, HolderKind.PLAYGROUND)
@@ -334,7 +334,7 @@ def test_any_plan_with_reservations_is_sound(world: Snapshot) -> None:
     assert decided == plan(backwards), "deterministic"
     by_id, views = {item.id: item for item in world.queue}, {view.id: view for view in world.nodes}
     taken = [(one.node, slot) for one in decided.placements for slot in one.slots]
-    taken += [(loan.request.node, slot) for loan in decided.loans for slot in loan.slots]
+    taken += [slot for loan in decided.loans for slot in loan.slots]
     assert len(taken) == len(set(taken)), "no slot is given twice"
     for name, slot in taken:
         assert views[name].accepts and slot in {free.name for free in views[name].free}
@@ -386,7 +386,7 @@ def assert_limits(world: Snapshot, decided: Plan) -> None:
         used[holder.project] -= own
     before = dict(used)
     granted = [(by_id[one.request], one.node, one.slots) for one in decided.placements]
-    granted += [(loan.request.request, loan.request.node, loan.slots) for loan in decided.loans]
+    granted += [(loan.request.request, node, (slot,)) for loan in decided.loans for node, slot in loan.slots]
     for of, at, slots in granted:
         if not set(slots) <= reserved.active_for(of.team, of.project).get(at, set()):
             used[of.team] += len(slots)

@@ -198,15 +198,30 @@ def test_only_the_slots_that_suit_are_taken_and_counted() -> None:
     mixed = NodeSnapshot("m", "m", (SlotSnapshot("cpu-0"), GPUS[0]), (GPUS[1],), True)
     decided = plan(snapshot([mixed], [on("cuda")]))
     assert [placement.slots for placement in decided.placements] == [("gpu-0",)]
-    wanted = LoanRequest("attempt", "engines", on(""), "m", 9)
+    wanted = LoanRequest("attempt", "engines", on(""), ("m",), 9)
     (loan,) = plan(replace(snapshot([mixed], [on("cuda")]), loan_requests=[wanted])).loans
-    assert loan.slots == ("cpu-0",), "the slot that is left"
+    assert loan.slots == (("m", "cpu-0"),), "the slot that is left"
     assert plan(snapshot([mixed], [on("cuda", slots=2)])).waiting["run"].message == (
         "needs 2 slots on one node; 1 of 2 are free on m"
     )
     assert plan(snapshot([mixed], [on("cuda", slots=3)])).waiting["run"].message == (
         "needs 3 slots on one node; the largest node has 2"
     )
+
+
+def test_a_loan_prefers_the_first_node_and_takes_the_rest_from_the_others() -> None:
+    one, two, three = node("a", 1), node("b", 2), node("c", 2)
+    wanted = LoanRequest("attempt", "engines", on(""), ("b", "a", "c"), 4)
+    (loan,) = plan(replace(snapshot([one, two, three], []), loan_requests=[wanted])).loans
+    assert loan.slots == (("b", "cpu-0"), ("b", "cpu-1"), ("a", "cpu-0"), ("c", "cpu-0"))
+
+
+def test_a_node_that_is_reserved_for_the_queue_lends_nothing() -> None:
+    big = NodeSnapshot("big", "big", (SlotSnapshot("s-0"),), (SlotSnapshot("s-1"),), True)
+    wanted = LoanRequest("attempt", "engines", on("", slots=1), ("small", "big"), 2)
+    full = NodeSnapshot("small", "small", (), (SlotSnapshot("s-0"),), True)
+    decided = plan(replace(snapshot([big, full], [on("", slots=2)]), loan_requests=[wanted]))
+    assert decided.loans[0].slots == ()
 
 
 def test_a_pool_without_a_healthy_slot_is_named() -> None:
@@ -274,7 +289,9 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     for index, one in enumerate(nodes):
         project = draw(projects)
         borrower = replace(request(f"l{index}", team=PROJECTS[project]), project=project)
-        loans.append(LoanRequest(f"a{index}", "engines", borrower, one.id, draw(st.integers(1, 4))))
+        others = draw(st.lists(st.sampled_from([other.id for other in nodes]), unique=True))
+        where = tuple(dict.fromkeys([one.id, *others]))
+        loans.append(LoanRequest(f"a{index}", "engines", borrower, where, draw(st.integers(1, 4))))
     numbers = st.one_of(st.none(), st.integers(0, 9))
     quotas = {team: TeamQuota(draw(st.integers(0, 6)), draw(numbers), draw(numbers)) for team in used}
     shares = {}
@@ -301,7 +318,7 @@ def test_any_plan_is_sound(world: Snapshot) -> None:
     views = {view.id: view for view in world.nodes}
 
     given_out = [(placement.node, slot) for placement in decided.placements for slot in placement.slots]
-    given_out += [(loan.request.node, slot) for loan in decided.loans for slot in loan.slots]
+    given_out += [slot for loan in decided.loans for slot in loan.slots]
     assert len(given_out) == len(set(given_out)), "no slot is given twice"
     for name, slot in given_out:
         assert views[name].accepts

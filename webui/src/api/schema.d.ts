@@ -7668,7 +7668,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        WhatIfOutcomeKindEnum: "engines" | "ranks" | "memory" | "device" | "pool";
+        WhatIfOutcomeKindEnum: "engines" | "ranks" | "memory" | "gpu_model" | "device" | "pool";
         WholeTrajectory: {
             id: number;
             step: number;
@@ -7919,6 +7919,7 @@ export interface components {
              *       "pool": "default",
              *       "device": null,
              *       "min_gpu_memory_gib": null,
+             *       "gpu_model": null,
              *       "exclude_nodes": [],
              *       "priority": 500
              *     }
@@ -8358,7 +8359,7 @@ export interface components {
              */
             pool: string;
             /**
-             * @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib, otherwise any
+             * @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib or gpu_model, otherwise any
              * @default null
              */
             device: ("cpu" | "cuda") | null;
@@ -8367,6 +8368,11 @@ export interface components {
              * @default null
              */
             min_gpu_memory_gib: number | null;
+            /**
+             * @description part of the model name that the GPU of each of its slots must have, such as H100; case does not matter
+             * @default null
+             */
+            gpu_model: string | null;
             /**
              * @description names or ids of nodes of the pool on which the run is never placed
              * @default []
@@ -9117,10 +9123,12 @@ export interface components {
         RunSpecPatchPlacementSection: {
             /** @description pool whose slots are used; one that the team may use */
             pool?: string | null;
-            /** @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib, otherwise any */
+            /** @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib or gpu_model, otherwise any */
             device?: ("cpu" | "cuda") | null;
             /** @description memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one */
             min_gpu_memory_gib?: number | null;
+            /** @description part of the model name that the GPU of each of its slots must have, such as H100; case does not matter */
+            gpu_model?: string | null;
             /** @description names or ids of nodes of the pool on which the run is never placed */
             exclude_nodes?: string[] | null;
             /** @description higher goes first */
@@ -11315,6 +11323,7 @@ export interface operations {
                      *                 "pool": "default",
                      *                 "device": null,
                      *                 "priority": 500,
+                     *                 "gpu_model": null,
                      *                 "exclude_nodes": [],
                      *                 "min_gpu_memory_gib": null
                      *               },
@@ -13028,6 +13037,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 500,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -13201,6 +13211,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -13325,6 +13336,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -13692,6 +13704,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -13805,6 +13818,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -14724,8 +14738,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=4f85d4033be9685a7d66a449d9d4fe735ee7d03505875bed3a089639963ab90a"
+                     *       "sha256": "f0617ab07019d3efc9a0998660e799dfed12dc9a0f76eeafb7cff1842e4f3316",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=f0617ab07019d3efc9a0998660e799dfed12dc9a0f76eeafb7cff1842e4f3316"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -22933,6 +22947,7 @@ export interface operations {
                      *                 "pool": "default",
                      *                 "device": null,
                      *                 "priority": 500,
+                     *                 "gpu_model": null,
                      *                 "exclude_nodes": [],
                      *                 "min_gpu_memory_gib": null
                      *               },
@@ -23920,6 +23935,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 0,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -24142,6 +24158,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 0,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -24377,6 +24394,7 @@ export interface operations {
                      *               "pool": "own",
                      *               "device": null,
                      *               "priority": 500,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -24672,6 +24690,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -24995,6 +25014,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -25342,6 +25362,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -25775,6 +25796,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -25888,6 +25910,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -26282,6 +26305,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -26664,6 +26688,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -27109,6 +27134,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -27942,6 +27968,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -28327,6 +28354,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -28440,6 +28468,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -28749,6 +28778,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -28862,6 +28892,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -29157,6 +29188,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -29607,6 +29639,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -29992,6 +30025,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -30105,6 +30139,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -30768,6 +30803,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -31546,6 +31582,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -31787,6 +31824,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },

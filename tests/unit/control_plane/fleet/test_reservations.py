@@ -262,6 +262,12 @@ def test_a_forecast_knows_that_runs_leave_for_a_reservation() -> None:
     assert found.p50 is not None and 3300 <= found.p50 <= 3700
 
 
+def test_a_forecast_knows_when_a_node_returns_from_its_maintenance() -> None:
+    away = replace(node("n", 2, accepts=False, state="draining"), returns_at=NOW + HOUR)
+    found = forecast(snapshot([away], [request("waits", 2)]), [], {"waits": Duration(60, 60)})["waits"]
+    assert found == Start(3600.0, 3600.0)
+
+
 def test_an_excluded_node_is_never_used_and_the_reason_names_the_field() -> None:
     without = replace(request("run"), exclude_nodes=frozenset({"a"}))
     assert placed(snapshot([node("a", 1), node("b", 2)], [without])) == {"run": "b"}

@@ -69,7 +69,7 @@ class Backfill:
             return 0.0
         if not self.snapshot.free_at:
             return math.inf
-        needs = (node.id, request.device, request.slot_memory_bytes)
+        needs = (node.id, request.device, request.slot_memory_bytes, request.gpu_model)
         if needs not in self._seconds:
             soon = {slot.name for slot in self.leaving.get(node.id, ())}
             self._seconds[needs] = sorted(

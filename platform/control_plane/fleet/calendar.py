@@ -161,8 +161,8 @@ def _require_room(
         kind = f"{device} slots" if device else "slots"
         raise _invalid(
             "slots" if slots else "nodes",
-            f"{wanted} slots are more than pool {pool.name!r} can keep then: it has {total} healthy {kind}, of which "
-            f"{elsewhere} are reserved at that time",
+            f"{wanted} slots are more than pool {pool.name!r} can reserve then: it has {total} healthy {kind}, of "
+            f"which {elsewhere} are reserved at that time",
         )
 
 

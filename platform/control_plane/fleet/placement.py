@@ -210,14 +210,14 @@ def shape_of(request: Request) -> tuple[Any, ...]:
     """Requests with the same shape fit the same slots."""
     return (
         request.slots, request.trainer_ranks, request.device, request.slot_memory_bytes, request.model_path,
-        request.isolated, request.exclude_nodes, request.avoid_nodes,
+        request.isolated, request.exclude_nodes, request.avoid_nodes, request.gpu_model,
     )  # fmt: skip
 
 
 def _build_shape(request: Request, snapshot: Snapshot, counts: dict[Any, dict[str, int]]) -> _Shape:
     """`counts` caches the matching slots of each node by what a slot must offer."""
     eligible = [node for node in snapshot.nodes if meets_requirements(node, request)]
-    needs = (request.device, request.slot_memory_bytes)
+    needs = (request.device, request.slot_memory_bytes, request.gpu_model)
     if needs not in counts:
         counts[needs] = {
             node.id: len(matching_slots((*node.free, *node.held), request)) for node in snapshot.nodes
@@ -290,7 +290,14 @@ def _no_such_slot(request: Request, nodes: Sequence[NodeSnapshot], snapshot: Sna
         needs += ["the run does not exclude"] if request.exclude_nodes else []
         where += f", of nodes that {' and '.join(needs)},"
     wanted = f"{request.device} slots" if request.device else "slots"
-    same = [slot.memory_bytes for slot in slots if request.device in ("", slot.device)]
+    of_device = [slot for slot in slots if request.device in ("", slot.device)]
+    if request.gpu_model and of_device:
+        models = sorted({slot.model for slot in of_device if slot.model})
+        named = " and ".join(models[:5]) or "none with a model name"
+        of_device = [slot for slot in of_device if request.gpu_model in slot.model.casefold()]
+        if not of_device:
+            return f"needs GPUs with {request.gpu_model!r} in their model name; {where} has {named}"
+    same = [slot.memory_bytes for slot in of_device]
     if not same:
         return (
             f"needs {wanted}; {where} has {' and '.join(sorted({slot.device for slot in slots}))} slots only"
@@ -337,7 +344,7 @@ def _soonest(node: NodeSnapshot, request: Request, pool: PlacedQueue, shape: _Sh
     slots = [*pool.free[node.id], *pool.leaving[node.id]]
     free = (
         len(slots)
-        if not (request.device or request.slot_memory_bytes)
+        if not (request.device or request.slot_memory_bytes or request.gpu_model)
         else len(matching_slots(slots, request))
     )
     predicted = pool.backfill.seconds_until(node, request, free=free)

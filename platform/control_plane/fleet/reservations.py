@@ -162,15 +162,22 @@ class _Choice:
         return [slot for slot in (*view.free, *view.held) if reservation.device in ("", slot.device)]
 
     def keep(self, reservation: Reservation, others: Mapping[str, int]) -> dict[str, int]:
-        """What an earlier plan has chosen, as far as the nodes still accept jobs."""
+        """What an earlier plan has chosen, as far as the nodes still accept jobs or run its jobs."""
         counts, missing = {}, reservation.slots
         for node, slots in sorted(reservation.allocation.items()):
-            if node in self.nodes and self.nodes[node].accepts:
+            if node in self.nodes and (self.nodes[node].accepts or self._runs_own(reservation, node, slots)):
                 room = len(self.slots(node, reservation)) - others.get(node, 0)
                 if granted := max(0, min(len(slots), missing, room)):
                     counts[node] = granted
                     missing -= granted
         return counts
+
+    def _runs_own(self, reservation: Reservation, node: str, slots: Collection[str]) -> bool:
+        """Whether runs of its team use these slots under the reservation."""
+        if not is_active(reservation, self.snapshot.now):
+            return False
+        holders = (self._holders.get((node, slot)) for slot in slots)
+        return any(one is not None and reservation.owns(one.team, one.project) for one in holders)
 
     def fill(self, reservation: Reservation, counts: dict[str, int], others: Mapping[str, int]) -> None:
         """Add nodes for the slots that are missing: as few nodes as possible, and those that fewest runs have to
@@ -291,11 +298,12 @@ def borrowers(snapshot: Snapshot, reserved: ReservedSlots) -> list[Holder]:
 
 
 def runs_to_release(snapshot: Snapshot, reserved: ReservedSlots) -> list[Preemption]:
-    """The runs that leave the slots of reservations that start soon or have started. Those that are predicted to end
-    before the start may do so."""
+    """The runs that leave the slots of reservations that start soon or have started, on nodes that accept jobs. Those
+    that are predicted to end before the start may do so."""
     found = []
-    for holder in sorted(snapshot.holders, key=lambda one: one.id):
-        chains = reserved.by_node.get(holder.node)
+    accepting = {node.id for node in snapshot.nodes if node.accepts}
+    for holder in sorted(snapshot.holders, key=lambda one: one.id) if reserved.by_node else ():
+        chains = reserved.by_node.get(holder.node) if holder.node in accepting else None
         if not chains or holder.leaving or holder.kind != HolderKind.RUN:
             continue
         due = [

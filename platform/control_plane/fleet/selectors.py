@@ -64,7 +64,7 @@ def node_snapshots(pool: str) -> list[NodeSnapshot]:
 
 
 def _slot_snapshot(slot: Slot) -> SlotSnapshot:
-    return SlotSnapshot(slot.name, slot.device, slot.memory_bytes)
+    return SlotSnapshot(slot.name, slot.device, slot.memory_bytes, slot.model)
 
 
 def reservations(pool: str, *, now: datetime) -> list[snapshot.Reservation]:

@@ -9,8 +9,12 @@ from oolong.gpu_slots import device_of
 
 
 def matches(slot: SlotSnapshot, request: Request) -> bool:
-    """Whether the slot has the device and memory that the request needs."""
-    return request.device in ("", slot.device) and slot.memory_bytes >= request.slot_memory_bytes
+    """Whether the slot has the device, model and memory that the request needs."""
+    return (
+        request.device in ("", slot.device)
+        and slot.memory_bytes >= request.slot_memory_bytes
+        and (not request.gpu_model or request.gpu_model in slot.model.casefold())
+    )
 
 
 def matching_slots(slots: Iterable[SlotSnapshot], request: Request) -> list[SlotSnapshot]:

@@ -14,6 +14,7 @@ class SlotSnapshot:
     name: str
     device: str = "cpu"  # cpu | cuda
     memory_bytes: int = 0
+    model: str = ""  # of the GPU
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Request:
     isolated: bool = False  # its trainer runs user code, so the node must isolate jobs
     device: str = ""  # required device of its slots; "": any
     slot_memory_bytes: int = 0  # required memory of each slot
+    gpu_model: str = ""  # part of the required model name of each slot, in lower case; "": any
     preemptible: bool = False  # a playground or reward test: it never preempts others
     project: str = ""  # of the team
     exclude_nodes: frozenset[str] = frozenset()  # names or IDs of nodes on which it is never placed

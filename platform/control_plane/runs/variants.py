@@ -11,7 +11,7 @@ from oolong.contracts.run_spec import RunSpec
 MAX_SIZES = 4  # of engines, and of ranks
 MAX_POOLS = 4
 
-Kind = Literal["engines", "ranks", "memory", "device", "pool"]
+Kind = Literal["engines", "ranks", "memory", "gpu_model", "device", "pool"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,17 @@ def variants(spec: RunSpec, *, pools: Sequence[str], devices: Sequence[str]) -> 
     if placement.min_gpu_memory_gib is not None:
         words = f"without min_gpu_memory_gib {placement.min_gpu_memory_gib:g}"
         found.append(Variant("memory", {"placement": {"min_gpu_memory_gib": None}}, words))
+    if placement.gpu_model is not None:
+        words = f"without gpu_model {placement.gpu_model}"
+        found.append(Variant("gpu_model", {"placement": {"gpu_model": None}}, words))
     for device in devices:
         if placement.device not in (None, device):
             changes: dict[str, Any] = {"device": device}
             if device == "cpu":
-                changes["min_gpu_memory_gib"] = None
+                changes |= {
+                    "min_gpu_memory_gib": None,
+                    **({"gpu_model": None} if placement.gpu_model else {}),
+                }
             found.append(
                 Variant("device", {"placement": changes}, f"on {device} instead of {placement.device}")
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import typer
 from typer.exceptions import TyperException
@@ -73,14 +73,13 @@ def create_reservation(
     """Reserve slots for a team: its runs start there beyond its quota. For those who manage the pool."""
     if (slots is None) == (not node):
         raise TyperException("give either --slots or --node")
-    starts_at, ends_at = period(start, end, lasts)
+    when = period(start, end, lasts)
     with Client() as client:
         made = client.pool.reserve(
-            pool, team=team, project=project, slots=slots, nodes=node, device=device, starts_at=starts_at,
-            ends_at=ends_at, reason=reason,
-        )  # fmt: skip
-    when = f"from {made.starts_at} until {made.ends_at}"
-    message = f"{made.slots} slots of pool {pool} are reserved for {_holder(made)} {when}"
+            pool, team=team, project=project, slots=slots, nodes=node, device=device, reason=reason, **when
+        )
+    times = f"from {made.starts_at} until {made.ends_at}"
+    message = f"{made.slots} slots of pool {pool} are reserved for {_holder(made)} {times}"
     show_done(f"{message}; to cancel: oolong pool reservation cancel {made.id}", made, json=json)
 
 
@@ -126,11 +125,11 @@ def create_maintenance(
     pool."""
     if whole_pool == bool(node):
         raise TyperException("give either --node or --whole-pool")
-    starts_at, ends_at = period(start, end, lasts)
+    when = period(start, end, lasts)
     with Client() as client:
-        made = client.pool.maintain(pool, nodes=node, starts_at=starts_at, ends_at=ends_at, reason=reason)
-    when = f"from {made.starts_at} until {made.ends_at}, drained from {made.drains_at}"
-    message = f"{_nodes(made)}: in maintenance {when}"
+        made = client.pool.maintain(pool, nodes=node, reason=reason, **when)
+    times = f"from {made.starts_at} until {made.ends_at}, drained from {made.drains_at}"
+    message = f"{_nodes(made)}: in maintenance {times}"
     show_done(f"{message}; to cancel: oolong pool maintenance cancel {made.id}", made, json=json)
 
 
@@ -180,19 +179,26 @@ def release(node: NodeName, pool: InPool = "default", json: JsonOption = False) 
     show_json(found) if json else print(found.status)
 
 
-def period(
-    start: str | None, end: str | None, lasts: str | None, *, now: datetime | None = None
-) -> tuple[str | None, str]:
-    """Start (None: now) and end, as the API takes them."""
+class Period(TypedDict, total=False):
+    """As the API takes it. Without a start it begins now, by the clock of the control plane."""
+
+    starts_at: str
+    ends_at: str
+    duration_seconds: int
+
+
+def period(start: str | None, end: str | None, lasts: str | None, *, now: datetime | None = None) -> Period:
     now = now or datetime.now(UTC)
     if (end is None) == (lasts is None):
         raise TyperException("give either --end or --for")
-    starts_at = None if start is None else _moment(start, "--start", now)
+    found = Period()
+    if start is not None:
+        found["starts_at"] = _text(_moment(start, "--start", now))
     if end is not None:
-        ends_at = _moment(end, "--end", now)
+        found["ends_at"] = _text(_moment(end, "--end", now))
     else:
-        ends_at = (starts_at or now) + _duration(lasts or "", "--for")
-    return None if starts_at is None else _text(starts_at), _text(ends_at)
+        found["duration_seconds"] = int(_duration(lasts or "", "--for").total_seconds())
+    return found
 
 
 def _moment(text: str, option: str, now: datetime) -> datetime:

@@ -4363,10 +4363,6 @@ export interface components {
             tokens_generated_before: number;
             /** @default false */
             evaluators: boolean;
-            /** @default null */
-            listener: components["schemas"]["AgentPeerListener"] | null;
-            /** @default null */
-            trainer_node: components["schemas"]["AgentTrainerNode"] | null;
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -4417,10 +4413,6 @@ export interface components {
             job_isolation: components["schemas"]["AgentJobIsolation"];
             /** @default  */
             job_isolation_reason: string;
-            /** @default  */
-            peer_address: string;
-            /** @default  */
-            peer_network: string;
         };
         /**
          * JobIsolation
@@ -4475,16 +4467,6 @@ export interface components {
             shipped: number;
         };
         /**
-         * PeerListener
-         * @description For the trainer's node: its controller and reward service listen on this address too, with TLS, and published
-         *         weights are served there. The ports are those of the attempt.
-         */
-        AgentPeerListener: {
-            address: string;
-            certificate: string;
-            private_key: string;
-        };
-        /**
          * RuntimeOverrides
          * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
          */
@@ -4516,17 +4498,6 @@ export interface components {
             healthy: boolean;
             /** @default  */
             reason: string;
-        };
-        /**
-         * TrainerNode
-         * @description For a node that has only engines of the attempt: where its controller, rewards and weights are.
-         */
-        AgentTrainerNode: {
-            address: string;
-            ports: {
-                [key: string]: number;
-            };
-            certificate: string;
         };
         Alert: {
             id: string;
@@ -5470,7 +5441,6 @@ export interface components {
             kind: string;
             attempt_number: number;
             state: components["schemas"]["JobStateEnum"];
-            /** @description of an engine it may be another one than the attempt's */
             node: components["schemas"]["Named"];
             slots: string[];
             /** @description of an evaluator, an engine beside those of the run: the version */
@@ -6006,8 +5976,6 @@ export interface components {
             job_isolation: components["schemas"]["JobIsolationEnum"];
             /** @description why jobs are not isolated; empty when they are */
             job_isolation_reason: string;
-            /** @description engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one */
-            peer_network: string;
             /** @description number of slots */
             slots: number;
             /**
@@ -6595,7 +6563,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), ENGINES_UNRESPONSIVE (another node, with some of its engines, does not respond), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -6651,7 +6619,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), ENGINES_UNRESPONSIVE (another node, with some of its engines, does not respond), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -7700,7 +7668,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        WhatIfOutcomeKindEnum: "engines" | "ranks" | "memory" | "device" | "pool";
+        WhatIfOutcomeKindEnum: "engines" | "ranks" | "memory" | "gpu_model" | "device" | "pool";
         WholeTrajectory: {
             id: number;
             step: number;
@@ -7754,10 +7722,6 @@ export interface components {
             versions: number[] | null;
             /** @description characters (code points) of the completion that each token begins; null: not known */
             token_chars: number[] | null;
-            /** @description of the policy that the train step began with, for each token; null: not trained or not recorded */
-            trainer_logprobs: (number | null)[] | null;
-            /** @description that the loss used, for each token; null: not trained or not recorded */
-            advantages: (number | null)[] | null;
         };
         RunSpec: {
             /**
@@ -7955,6 +7919,7 @@ export interface components {
              *       "pool": "default",
              *       "device": null,
              *       "min_gpu_memory_gib": null,
+             *       "gpu_model": null,
              *       "exclude_nodes": [],
              *       "priority": 500
              *     }
@@ -8394,7 +8359,7 @@ export interface components {
              */
             pool: string;
             /**
-             * @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib, otherwise any
+             * @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib or gpu_model, otherwise any
              * @default null
              */
             device: ("cpu" | "cuda") | null;
@@ -8403,6 +8368,11 @@ export interface components {
              * @default null
              */
             min_gpu_memory_gib: number | null;
+            /**
+             * @description part of the model name that the GPU of each of its slots must have, such as H100; case does not matter
+             * @default null
+             */
+            gpu_model: string | null;
             /**
              * @description names or ids of nodes of the pool on which the run is never placed
              * @default []
@@ -9153,10 +9123,12 @@ export interface components {
         RunSpecPatchPlacementSection: {
             /** @description pool whose slots are used; one that the team may use */
             pool?: string | null;
-            /** @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib, otherwise any */
+            /** @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib or gpu_model, otherwise any */
             device?: ("cpu" | "cuda") | null;
             /** @description memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one */
             min_gpu_memory_gib?: number | null;
+            /** @description part of the model name that the GPU of each of its slots must have, such as H100; case does not matter */
+            gpu_model?: string | null;
             /** @description names or ids of nodes of the pool on which the run is never placed */
             exclude_nodes?: string[] | null;
             /** @description higher goes first */
@@ -9486,10 +9458,8 @@ export type AgentJobState = components['schemas']['AgentJobState'];
 export type AgentModelFile = components['schemas']['AgentModelFile'];
 export type AgentObservedJob = components['schemas']['AgentObservedJob'];
 export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
-export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
-export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -10359,9 +10329,7 @@ export interface operations {
                      *             "evaluation_requests": 0
                      *           },
                      *           "tokens_generated_before": 0,
-                     *           "evaluators": false,
-                     *           "listener": null,
-                     *           "trainer_node": null
+                     *           "evaluators": false
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -11355,6 +11323,7 @@ export interface operations {
                      *                 "pool": "default",
                      *                 "device": null,
                      *                 "priority": 500,
+                     *                 "gpu_model": null,
                      *                 "exclude_nodes": [],
                      *                 "min_gpu_memory_gib": null
                      *               },
@@ -13068,6 +13037,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 500,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -13241,6 +13211,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -13365,6 +13336,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -13732,6 +13704,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -13845,6 +13818,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -14764,8 +14738,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "329cda6f5b3d460dad1287097c8205c01636e770e526923ca847cfcf862b1023",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=329cda6f5b3d460dad1287097c8205c01636e770e526923ca847cfcf862b1023"
+                     *       "sha256": "f0617ab07019d3efc9a0998660e799dfed12dc9a0f76eeafb7cff1842e4f3316",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=f0617ab07019d3efc9a0998660e799dfed12dc9a0f76eeafb7cff1842e4f3316"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20169,7 +20143,6 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
-                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20246,7 +20219,6 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
-                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": "2026-01-01T12:00:00Z",
                      *       "maintenance_ends_at": null,
@@ -20324,7 +20296,6 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
-                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20393,7 +20364,6 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
-                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20461,7 +20431,6 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
-                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20529,7 +20498,6 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
-                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -22979,6 +22947,7 @@ export interface operations {
                      *                 "pool": "default",
                      *                 "device": null,
                      *                 "priority": 500,
+                     *                 "gpu_model": null,
                      *                 "exclude_nodes": [],
                      *                 "min_gpu_memory_gib": null
                      *               },
@@ -23740,7 +23709,7 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
-                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, ENGINES_UNRESPONSIVE, GAP, comma-separated */
+                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, GAP, comma-separated */
                 condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;
@@ -23966,6 +23935,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 0,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -24188,6 +24158,7 @@ export interface operations {
                      *               "pool": "default",
                      *               "device": null,
                      *               "priority": 0,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -24423,6 +24394,7 @@ export interface operations {
                      *               "pool": "own",
                      *               "device": null,
                      *               "priority": 500,
+                     *               "gpu_model": null,
                      *               "exclude_nodes": [],
                      *               "min_gpu_memory_gib": null
                      *             },
@@ -24718,6 +24690,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -25041,6 +25014,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -25388,6 +25362,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -25821,6 +25796,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -25934,6 +25910,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -26328,6 +26305,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -26710,6 +26688,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -27155,6 +27134,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -27988,6 +27968,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -28373,6 +28354,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -28486,6 +28468,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -28795,6 +28778,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -28908,6 +28892,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -29203,6 +29188,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -29653,6 +29639,7 @@ export interface operations {
                      *           "pool": "own",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -30038,6 +30025,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -30151,6 +30139,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "priority": 500,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "min_gpu_memory_gib": null
                      *         },
@@ -30449,9 +30438,7 @@ export interface operations {
                      *       "token_ids": null,
                      *       "logprobs": null,
                      *       "versions": null,
-                     *       "token_chars": null,
-                     *       "trainer_logprobs": null,
-                     *       "advantages": null
+                     *       "token_chars": null
                      *     }
                      */
                     "application/json": components["schemas"]["WholeTrajectory"];
@@ -30816,6 +30803,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -31594,6 +31582,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },
@@ -31835,6 +31824,7 @@ export interface operations {
                      *           "pool": "default",
                      *           "device": null,
                      *           "min_gpu_memory_gib": null,
+                     *           "gpu_model": null,
                      *           "exclude_nodes": [],
                      *           "priority": 500
                      *         },

@@ -37,18 +37,18 @@ export function ReserveSlots({ pool, onClose }: { pool: Pool; onClose: () => voi
       <form onSubmit={(event) => { event.preventDefault(); act.mutate(); }}>
         <Stack gap="sm">
           <Text size="sm">Runs of the team start on these slots beyond its quota. Others use them before only if they end in time or can save a checkpoint; five minutes before the start, the ones that are left save a checkpoint and return to the queue.</Text>
+          <TextInput label="Reason (optional)" data-autofocus maxLength={200} placeholder="demo for the board" value={reason} onChange={(event) => setReason(event.currentTarget.value)} error={fieldError(act.error, "/reason")} />
           <Group grow align="flex-start">
-            <Select label="Team" data-autofocus searchable placeholder="Choose a team" data={teams?.map(({ team: one }) => ({ value: one.id, label: one.name })) ?? []} value={team}
+            <Select label="Team" searchable placeholder="Choose a team" data={teams?.map(({ team: one }) => ({ value: one.id, label: one.name })) ?? []} value={team}
               onChange={(value) => { setTeam(value); setProject(null); }} error={fieldError(act.error, "/team")} />
             <Select label="Project (optional)" clearable placeholder="all of the team" disabled={team === null} data={projects?.map(({ project: one }) => ({ value: one.id, label: one.name })) ?? []} value={project}
               onChange={setProject} error={fieldError(act.error, "/project")} />
           </Group>
           <SegmentedControl aria-label="What is reserved" value={by} onChange={(value) => setBy(value as "slots" | "nodes")} data={[{ value: "slots", label: "A number of slots" }, { value: "nodes", label: "Whole nodes" }]} />
           {by === "slots"
-            ? <NumberInput label="Slots" description="The pool chooses the nodes: whole ones where possible, and those that fewest runs have to leave." min={1} allowDecimal={false} w={220} value={slots} onChange={setSlots} error={fieldError(act.error, "/slots")} />
+            ? <NumberInput label="Slots" description="The pool chooses the nodes: whole ones where possible, and those that fewest runs have to leave." min={1} allowDecimal={false} value={slots} onChange={setSlots} error={fieldError(act.error, "/slots")} />
             : <MultiSelect label="Nodes" searchable placeholder={nodes.length === 0 ? "Choose nodes" : ""} data={nodeOptions(pool)} value={nodes} onChange={setNodes} error={fieldError(act.error, "/nodes")} />}
           <Period form={period} onChange={setPeriod} error={act.error} />
-          <TextInput label="Reason (optional)" maxLength={200} placeholder="demo for the board" value={reason} onChange={(event) => setReason(event.currentTarget.value)} error={fieldError(act.error, "/reason")} />
           <ProblemNotice error={otherError(act.error, ["/team", "/project", "/slots", "/nodes", "/reason", ...PERIOD_FIELDS])} />
           <Group justify="flex-end" gap={8}>
             <Button variant="default" onClick={onClose}>Cancel</Button>
@@ -74,10 +74,10 @@ export function PlanMaintenance({ pool, onClose }: { pool: Pool; onClose: () => 
       <form onSubmit={(event) => { event.preventDefault(); act.mutate(); }}>
         <Stack gap="sm">
           <Text size="sm">Nothing is placed on the nodes that would outlive the start. Fifteen minutes before it they are drained: runs with a trainer save a checkpoint and continue elsewhere, and what is left is stopped at the start. At the end the nodes accept jobs again by themselves.</Text>
-          <MultiSelect label="Nodes" data-autofocus searchable disabled={isWhole} placeholder={nodes.length === 0 ? "Choose nodes" : ""} data={nodeOptions(pool)} value={nodes} onChange={setNodes} error={fieldError(act.error, "/nodes")} />
+          <TextInput label="Reason" description="Shown to those who wait." data-autofocus maxLength={200} placeholder="new fans" value={reason} onChange={(event) => setReason(event.currentTarget.value)} error={fieldError(act.error, "/reason")} />
+          <MultiSelect label="Nodes" searchable disabled={isWhole} placeholder={nodes.length === 0 ? "Choose nodes" : ""} data={nodeOptions(pool)} value={nodes} onChange={setNodes} error={fieldError(act.error, "/nodes")} />
           <Checkbox label="Every node of the pool" checked={isWhole} onChange={(event) => setWhole(event.currentTarget.checked)} />
           <Period form={period} onChange={setPeriod} error={act.error} />
-          <TextInput label="Reason" description="Shown to those who wait." maxLength={200} placeholder="new fans" value={reason} onChange={(event) => setReason(event.currentTarget.value)} error={fieldError(act.error, "/reason")} />
           <ProblemNotice error={otherError(act.error, ["/nodes", "/reason", ...PERIOD_FIELDS])} />
           <Group justify="flex-end" gap={8}>
             <Button variant="default" onClick={onClose}>Cancel</Button>

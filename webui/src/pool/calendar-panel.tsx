@@ -55,13 +55,13 @@ function Entries({ pool, entries, cancel }: { pool: Pool; entries: Entry[]; canc
     <div className={classes.scroll}>
       <Table className="tabular" data-testid="calendar">
         <Table.Thead>
-          <Table.Tr><Table.Th>For</Table.Th><Table.Th>Slots</Table.Th><Table.Th>When</Table.Th><Table.Th w={110}>State</Table.Th><Table.Th className={classes.axis}>Next {AXIS_HOURS} hours</Table.Th><Table.Td w={90} /></Table.Tr>
+          <Table.Tr><Table.Th>For</Table.Th><Table.Th>Slots</Table.Th><Table.Th miw={130}>When</Table.Th><Table.Th w={110}>State</Table.Th><Table.Th className={classes.axis}>Next {AXIS_HOURS} hours</Table.Th><Table.Td w={90} /></Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {entries.map((entry) => (
             <Table.Tr key={entry.of.id}>
               <Table.Td><strong className={classes.name}>{whoseText(entry)}</strong>{entry.of.reason !== "" && <span className={classes.detail}>{entry.of.reason}</span>}</Table.Td>
-              <Table.Td>{whereText(entry)}</Table.Td>
+              <Table.Td>{whereText(entry, now)}</Table.Td>
               <Table.Td title={`${moment(entry.of.starts_at)} to ${moment(entry.of.ends_at)}, planned by ${entry.of.created_by}`}>{periodText(entry.of, now)}</Table.Td>
               <Table.Td><StatusBadge status={entry.of.state} /></Table.Td>
               <Table.Td className={classes.axis}><Bar entry={entry} now={now} /></Table.Td>

@@ -24,11 +24,13 @@ test("an entry says for whom and which slots", () => {
   const entry = { kind: "reservation" as const, of: RESERVATION };
   assert.equal(whoseText(entry), "team blue");
   assert.equal(whoseText({ ...entry, of: { ...RESERVATION, project: { id: "prj_1", name: "demo" } } }), "project demo of team blue");
-  assert.equal(whereText(entry), "8 slots on gpu-1");
-  assert.equal(whereText({ ...entry, of: { ...RESERVATION, allocation: [], slots: 1, device: "cuda" } }), "1 cuda slot, on nodes chosen 24 h before the start");
-  assert.equal(whereText({ ...entry, of: { ...RESERVATION, nodes: [{ id: "node_1", name: "gpu-1" }] } }), "8 slots: all of gpu-1");
-  assert.equal(whereText({ kind: "maintenance", of: WINDOW }), "gpu-3");
-  assert.equal(whereText({ kind: "maintenance", of: { ...WINDOW, whole_pool: true } }), "every node");
+  assert.equal(whereText({ ...entry, of: { ...RESERVATION, slots: 2 } }, NOW), "2 slots on gpu-1");
+  assert.equal(whereText(entry, NOW), "8 slots, 2 of them on gpu-1");
+  assert.equal(whereText({ ...entry, of: { ...RESERVATION, allocation: [] } }, NOW), "8 slots: no node can hold them now");
+  assert.equal(whereText({ ...entry, of: { ...RESERVATION, allocation: [], slots: 1, device: "cuda" } }, NOW - 48 * 3_600_000), "1 cuda slot, on nodes chosen 24 h before the start");
+  assert.equal(whereText({ ...entry, of: { ...RESERVATION, nodes: [{ id: "node_1", name: "gpu-1" }] } }, NOW), "8 slots: all of gpu-1");
+  assert.equal(whereText({ kind: "maintenance", of: WINDOW }, NOW), "gpu-3");
+  assert.equal(whereText({ kind: "maintenance", of: { ...WINDOW, whole_pool: true } }, NOW), "every node");
 });
 
 test("a bar begins now at the earliest and ends with the axis", () => {

@@ -25,13 +25,15 @@ export function whoseText(entry: Entry): string {
   return project === null ? `team ${team.name}` : `project ${project.name} of team ${team.name}`;
 }
 
-/** "8 slots on gpu-1, gpu-2", "gpu-3", "every node". */
-export function whereText(entry: Entry): string {
+/** "8 slots on gpu-1, gpu-2", "8 slots, 4 of them on gpu-1", "gpu-3", "every node". */
+export function whereText(entry: Entry, now: number): string {
   if (entry.kind === "maintenance") return entry.of.whole_pool ? "every node" : names(entry.of.nodes);
   const { slots, device, nodes, allocation } = entry.of;
   const count = `${slots} ${device === "" ? "" : `${device} `}slot${slots === 1 ? "" : "s"}`;
   if (nodes.length > 0) return `${count}: all of ${names(nodes)}`;
-  return allocation.length === 0 ? `${count}, on nodes chosen 24 h before the start` : `${count} on ${names(allocation.map(({ node }) => node))}`;
+  const chosen = allocation.reduce((sum, one) => sum + one.slots.length, 0);
+  if (chosen === 0) return Date.parse(entry.of.starts_at) - now > 24 * HOUR ? `${count}, on nodes chosen 24 h before the start` : `${count}: no node can hold them now`;
+  return `${count}${chosen < slots ? `, ${chosen} of them` : ""} on ${names(allocation.map(({ node }) => node))}`;
 }
 
 function names(nodes: { name: string }[]): string {

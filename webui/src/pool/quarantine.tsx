@@ -23,7 +23,7 @@ export function QuarantineRow({ node, pool, columns }: { node: Node; pool: Pool;
       <Table.Td colSpan={columns}>
         <Group justify="space-between" align="flex-start" wrap="nowrap">
           <Text size="xs" c="dimmed" title={moment(node.quarantined_at)}>Quarantined {ago(node.quarantined_at, now)}, no new jobs start: {node.quarantine_reason}</Text>
-          <RequiresAdmin pool={pool}><Button variant="default" disabled={!pool.may_manage} loading={act.isPending} aria-label={`Release ${node.name}`} onClick={() => act.mutate()}>Release</Button></RequiresAdmin>
+          <RequiresAdmin pool={pool}><Button variant="default" style={{ flexShrink: 0 }} disabled={!pool.may_manage} loading={act.isPending} aria-label={`Release ${node.name}`} onClick={() => act.mutate()}>Release</Button></RequiresAdmin>
         </Group>
         <ProblemNotice error={act.error} />
       </Table.Td>

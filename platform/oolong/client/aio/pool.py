@@ -135,8 +135,9 @@ class AsyncPool(AsyncResource):
         pool: str,
         *,
         team: str,
-        ends_at: str,
         starts_at: str | None = None,
+        ends_at: str | None = None,
+        duration_seconds: int | None = None,
         slots: int | None = None,
         nodes: Sequence[str] | None = None,
         project: str | None = None,
@@ -144,11 +145,12 @@ class AsyncPool(AsyncResource):
         reason: str | None = None,
     ) -> models.Reservation:
         """Reserve `slots` slots, or all slots of `nodes`, for a team or one of its projects; from now unless
-        `starts_at` is given. Times are like 2026-11-20T10:00:00Z."""
+        `starts_at` is given, until `ends_at` or for `duration_seconds`. Times are like 2026-11-20T10:00:00Z."""
         body = drop_none(
             {
                 "team": team, "project": project, "slots": slots, "nodes": list(nodes) if nodes else None,
-                "device": device, "starts_at": starts_at, "ends_at": ends_at, "reason": reason,
+                "device": device, "starts_at": starts_at, "ends_at": ends_at, "duration_seconds": duration_seconds,
+                "reason": reason,
             }
         )  # fmt: skip
         return await self._send(post("pools/{}/reservations", models.Reservation, pool, body=body))
@@ -170,9 +172,10 @@ class AsyncPool(AsyncResource):
         self,
         pool: str,
         *,
-        ends_at: str,
         reason: str,
         starts_at: str | None = None,
+        ends_at: str | None = None,
+        duration_seconds: int | None = None,
         nodes: Sequence[str] | None = None,
     ) -> models.MaintenanceWindow:
         """Maintain `nodes`, or the whole pool: they are empty at the start and accept jobs again at the end."""
@@ -181,6 +184,7 @@ class AsyncPool(AsyncResource):
                 "nodes": list(nodes) if nodes else None,
                 "starts_at": starts_at,
                 "ends_at": ends_at,
+                "duration_seconds": duration_seconds,
                 "reason": reason,
             }
         )

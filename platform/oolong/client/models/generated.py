@@ -1071,6 +1071,7 @@ class RunSpecPatchPlacementSection(ApiModel):
     pool: str | None = None
     device: str | None = None
     min_gpu_memory_gib: float | None = None
+    gpu_model: str | None = None
     exclude_nodes: list[str] | None = None
     priority: int | None = None
 

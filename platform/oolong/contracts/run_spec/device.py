@@ -14,6 +14,7 @@ def device_needed(spec: RunSpec, parameters: int | None) -> Literal["cpu", "cuda
     if spec.placement.device is not None:
         return spec.placement.device
     is_large = parameters is not None and parameters >= LARGE_MODEL
-    if spec.trainer.dtype == "bfloat16" or is_large or spec.placement.min_gpu_memory_gib is not None:
+    names_gpu = spec.placement.min_gpu_memory_gib is not None or spec.placement.gpu_model is not None
+    if spec.trainer.dtype == "bfloat16" or is_large or names_gpu:
         return "cuda"
     return None

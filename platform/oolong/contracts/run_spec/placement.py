@@ -21,11 +21,16 @@ class PlacementSection(Section):
     device: Literal["cpu", "cuda"] | None = Field(
         None,
         description="what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion "
-        "parameters or more and with min_gpu_memory_gib, otherwise any",
+        "parameters or more and with min_gpu_memory_gib or gpu_model, otherwise any",
     )
     min_gpu_memory_gib: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
         None,
         description="memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one",
+    )
+    gpu_model: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None,
+        description="part of the model name that the GPU of each of its slots must have, such as H100; case does not "
+        "matter",
     )
     exclude_nodes: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=120)]], Field(max_length=50)
@@ -33,12 +38,19 @@ class PlacementSection(Section):
     priority: Annotated[int, Field(ge=0, le=1000)] = Field(500, description="higher goes first")
 
     @model_validator(mode="after")
-    def _memory_is_of_a_gpu(self) -> Self:
+    def _gpu_needs_a_gpu(self) -> Self:
         if self.min_gpu_memory_gib is not None and self.device == "cpu":
             raise refuse(
                 "memory_of_no_gpu",
                 f"min_gpu_memory_gib={self.min_gpu_memory_gib:g} with device='cpu': a CPU slot has no GPU; take "
                 "device: cuda, or leave min_gpu_memory_gib out",
                 "min_gpu_memory_gib",
+            )
+        if self.gpu_model is not None and self.device == "cpu":
+            raise refuse(
+                "model_of_no_gpu",
+                f"gpu_model={self.gpu_model!r} with device='cpu': a CPU slot has no GPU; take device: cuda, or leave "
+                "gpu_model out",
+                "gpu_model",
             )
         return self

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from typer.exceptions import TyperException
 
 from control_plane.accounts.models import AuditEntry
 from control_plane.core.infra import clock as wall
@@ -14,6 +17,7 @@ from control_plane.fleet.models import Node, Pool, PoolAdmin, Reservation
 from control_plane.fleet.quarantine import Failure, incidents, nodes_to_quarantine
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.node_failures import AVOIDED_FOR
+from oolong.cli import pool_calendar
 from tests.unit.control_plane.conftest import ready_model
 
 HOUR = timedelta(hours=1)
@@ -370,3 +374,89 @@ def test_an_excluded_node_that_the_pool_does_not_have_is_an_error_of_the_field(a
     assert error["message"] == (
         "'gpu-9' is no node of pool 'default'; leave it out, or name one of its nodes: node-1"
     )
+
+
+# --- the command
+
+
+def test_the_command_reserves_lists_and_cancels(alice: Any, node: Any, oolong: Any) -> None:
+    node()
+    done = oolong(
+        "pool", "reservation", "create", "red", "--slots", "1", "--start", "2h", "--for", "8h", "--json"
+    )
+    assert done.code == 0, done.err
+    made = json.loads(done.out)
+    assert (made["state"], made["slots"], made["team"]["name"]) == ("upcoming", 1, "red")
+    assert made["id"] in oolong("pool", "reservation", "list").out
+    cancelled = oolong("pool", "reservation", "cancel", made["id"])
+    assert "is cancelled" in cancelled.err
+    assert made["id"] not in oolong("pool", "reservation", "list").out
+    both = oolong("pool", "reservation", "create", "red", "--slots", "1", "--node", "node-1", "--for", "8h")
+    assert "give either --slots or --node" in both.err
+    too_many = oolong("pool", "reservation", "create", "red", "--slots", "9", "--for", "8h")
+    assert "9 slots are more than pool 'default' can reserve then" in too_many.err
+
+
+def test_the_command_plans_maintenance_and_quarantines(alice: Any, node: Any, oolong: Any) -> None:
+    node()
+    done = oolong(
+        "pool",
+        "maintenance",
+        "create",
+        "new fans",
+        "--node",
+        "node-1",
+        "--start",
+        "2d",
+        "--for",
+        "2h",
+        "--json",
+    )
+    made = json.loads(done.out)
+    assert [one["name"] for one in made["nodes"]] == ["node-1"]
+    assert "new fans" in oolong("pool", "maintenance", "list").out
+    assert (
+        "give either --node or --whole-pool"
+        in oolong("pool", "maintenance", "create", "x", "--for", "2h").err
+    )
+    assert oolong("pool", "maintenance", "cancel", made["id"]).code == 0
+    assert oolong("pool", "quarantine", "add", "node-1", "--reason", "XID 79").out.strip() == "QUARANTINED"
+    assert "XID 79" in oolong("pool", "quarantine", "list").out
+    assert oolong("pool", "quarantine", "release", "node-1").out.strip() == "READY"
+    assert "'gpu-9' is not one node of pool default" in oolong("pool", "quarantine", "release", "gpu-9").err
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "lasts", "period"),
+    [
+        (None, None, "8h", {"duration_seconds": 28_800}),
+        ("2h", None, "30m", {"starts_at": "2026-11-20T12:00:00Z", "duration_seconds": 1800}),
+        (
+            "2026-11-21T10:00:00+02:00",
+            "2026-11-21T09:00",
+            None,
+            {"starts_at": "2026-11-21T08:00:00Z", "ends_at": "2026-11-21T09:00:00Z"},
+        ),
+    ],
+)
+def test_times_are_absolute_or_from_now(
+    start: str | None, end: str | None, lasts: str | None, period: pool_calendar.Period
+) -> None:
+    assert pool_calendar.period(start, end, lasts, now=datetime(2026, 11, 20, 10, tzinfo=UTC)) == period
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((None, None, None), "give either --end or --for"),
+        ((None, "1h", "1h"), "give either --end or --for"),
+        (
+            ("soon", None, "1h"),
+            "--start 'soon' is no time; write it like 2026-11-20T10:00:00Z, or 2h from now",
+        ),
+        ((None, None, "1"), "--for '1' is no duration; write 90s, 30m, 2h or 1d"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_an_error_of_its_option(words: Any, message: str) -> None:
+    with pytest.raises(TyperException, match=re.escape(message)):
+        pool_calendar.period(*words)

@@ -196,6 +196,19 @@ def test_what_was_chosen_stays_until_the_node_takes_no_jobs() -> None:
     assert list(plan(reserving(broken, before)).allocations[before.id]) == ["a"]
 
 
+def test_a_node_that_is_silent_for_a_moment_keeps_the_reservation_of_the_runs_on_it() -> None:
+    chosen = replace(reservation(slots=2), allocation={"b": ("cpu-0", "cpu-1")})
+    silent = node("b", 0, 2, accepts=False, state="unresponsive")
+    own = replace(
+        snapshot([node("a", 2), silent], [], {"blue": 2}), holders=[holding("own", 2, team="blue", at="b")]
+    )
+    assert list(plan(reserving(own, chosen)).allocations[chosen.id]) == ["b"]
+    foreign = replace(own, holders=[holding("foreign", 2, at="b")])
+    assert list(plan(reserving(foreign, chosen)).allocations[chosen.id]) == ["a"]
+    named = reserving(replace(foreign, nodes=[silent]), reservation(nodes=("b",)))
+    assert not plan(named).preemptions, "nobody could use the slots"
+
+
 def test_during_the_reservation_its_slots_stay_the_same() -> None:
     """Another run of the team on the node is not counted as one under the reservation."""
     chosen = replace(reservation(slots=2), allocation={"n": ("cpu-2", "cpu-3")})
@@ -260,6 +273,12 @@ def test_a_forecast_knows_that_runs_leave_for_a_reservation() -> None:
     )
     found = forecast(world, [Occupant(red, "n", ("cpu-0", "cpu-1"))], {"blue": Duration(60, 60)})["blue"]
     assert found.p50 is not None and 3300 <= found.p50 <= 3700
+
+
+def test_a_forecast_knows_when_a_node_returns_from_its_maintenance() -> None:
+    away = replace(node("n", 2, accepts=False, state="draining"), returns_at=NOW + HOUR)
+    found = forecast(snapshot([away], [request("waits", 2)]), [], {"waits": Duration(60, 60)})["waits"]
+    assert found == Start(3600.0, 3600.0)
 
 
 def test_an_excluded_node_is_never_used_and_the_reason_names_the_field() -> None:
@@ -420,10 +439,13 @@ def test_the_slots_of_a_reservation_are_empty_or_its_own_from_its_start(world: S
     decided = plan(world)
     reserved = reserve_slots(world)
     asked = {one.holder for one in decided.preemptions}
+    accepts = {view.id: view.accepts for view in world.nodes}
     for holder in world.holders:
         if holder.kind is not HolderKind.RUN or holder.leaving or holder.id in asked:
             continue
         for slot in holder.slots:
+            if not accepts[holder.node]:
+                continue
             for one_of in reserved.by_node.get(holder.node, {}).get(slot, ()):
                 assert (
                     one_of.is_maintenance

@@ -194,6 +194,24 @@ def test_a_slot_with_too_little_memory_does_not_count() -> None:
     )
 
 
+def test_a_run_that_names_a_gpu_model_uses_it_alone_and_says_what_the_pool_has() -> None:
+    def gpus(model: str) -> tuple[SlotSnapshot, ...]:
+        return tuple(SlotSnapshot(f"{model}-{index}", "cuda", 80 * 2**30, model) for index in range(2))
+
+    nodes = [
+        NodeSnapshot("a", "a", gpus("NVIDIA A100-SXM4-80GB"), (), True),
+        NodeSnapshot("h", "h", gpus("NVIDIA H100 80GB HBM3"), (), True),
+    ]
+    wants = replace(on("cuda", 80), gpu_model="h100")
+    assert placed(snapshot(nodes, [wants])) == {"run": "h"}
+    assert plan(snapshot(nodes[:1], [wants])).waiting["run"].message == (
+        "needs GPUs with 'h100' in their model name; pool default has NVIDIA A100-SXM4-80GB"
+    )
+    mixed = NodeSnapshot("m", "m", (*gpus("NVIDIA A100-SXM4-80GB"), *gpus("NVIDIA H100 80GB HBM3")), (), True)
+    (found,) = plan(snapshot([mixed], [replace(wants, slots=2)])).placements
+    assert found.slots == ("NVIDIA H100 80GB HBM3-0", "NVIDIA H100 80GB HBM3-1")
+
+
 def test_only_the_slots_that_suit_are_taken_and_counted() -> None:
     mixed = NodeSnapshot("m", "m", (SlotSnapshot("cpu-0"), GPUS[0]), (GPUS[1],), True)
     decided = plan(snapshot([mixed], [on("cuda")]))

@@ -8,6 +8,7 @@ import pytest
 
 from control_plane.assets.models import BaseModel
 from control_plane.fleet import pools
+from control_plane.fleet.models import Slot
 from control_plane.runs.models import Attempt
 
 GIB = 2**30
@@ -55,6 +56,7 @@ def test_quotas_count_each_pool_for_itself(alice: Any, node: Any, tick: Any) -> 
         ({}, 7_000_000_000, "cuda"),
         ({"trainer": {"dtype": "bfloat16"}, "placement": {"device": "cpu"}}, 10_000_000, "cpu"),
         ({"placement": {"min_gpu_memory_gib": 40}}, 10_000_000, "cuda"),
+        ({"placement": {"gpu_model": "H100"}}, 10_000_000, "cuda"),
     ],
 )
 def test_the_device_is_written_into_the_resolved_spec(
@@ -91,6 +93,19 @@ def test_gpu_memory_on_a_cpu_is_refused_with_both_fields(alice: Any) -> None:
     (fault,) = alice.post("/runs/validate", {"spec": spec}).json()["errors"]
     assert fault["pointer"] == "/placement/min_gpu_memory_gib"
     assert "min_gpu_memory_gib=40 with device='cpu'" in fault["message"]
+
+
+def test_a_run_that_names_a_gpu_model_lands_on_such_a_gpu(alice: Any, node: Any, tick: Any) -> None:
+    node("other", device="cuda")
+    chosen = node("chosen", device="cuda")
+    Slot.objects.filter(node=chosen.node_id).update(model="NVIDIA H100 80GB HBM3")
+    run = alice.run(placement={"gpu_model": "h100"})
+    tick()
+    assert Attempt.objects.get(run=run["id"]).node_id == chosen.node_id
+    spec = alice.spec(placement={"device": "cpu", "gpu_model": "H100"})
+    (fault,) = alice.post("/runs/validate", {"spec": spec}).json()["errors"]
+    assert fault["pointer"] == "/placement/gpu_model"
+    assert "gpu_model='H100' with device='cpu'" in fault["message"]
 
 
 def test_a_node_whose_drain_is_done_says_so(alice: Any, node: Any, start: Any, tick: Any) -> None:

@@ -45,5 +45,13 @@ def test_other_pools_devices_memory_and_ranks_are_variants() -> None:
     assert found[2].changes == {"placement": {"device": "cpu", "min_gpu_memory_gib": None}}
 
 
+def test_a_gpu_model_is_given_up_alone_or_with_the_device() -> None:
+    found = variants(
+        spec(placement={"device": "cuda", "gpu_model": "H100"}), pools=[], devices=["cpu", "cuda"]
+    )
+    assert words(found) == ["without gpu_model H100", "on cpu instead of cuda"]
+    assert found[1].changes["placement"]["gpu_model"] is None
+
+
 def test_a_warm_start_without_engines_has_no_engines_to_give_up() -> None:
     assert variants(spec(kind="sft", rollout={"engines": 4}), pools=[], devices=[]) == []

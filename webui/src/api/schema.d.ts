@@ -4363,6 +4363,10 @@ export interface components {
             tokens_generated_before: number;
             /** @default false */
             evaluators: boolean;
+            /** @default null */
+            listener: components["schemas"]["AgentPeerListener"] | null;
+            /** @default null */
+            trainer_node: components["schemas"]["AgentTrainerNode"] | null;
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -4413,6 +4417,10 @@ export interface components {
             job_isolation: components["schemas"]["AgentJobIsolation"];
             /** @default  */
             job_isolation_reason: string;
+            /** @default  */
+            peer_address: string;
+            /** @default  */
+            peer_network: string;
         };
         /**
          * JobIsolation
@@ -4467,6 +4475,16 @@ export interface components {
             shipped: number;
         };
         /**
+         * PeerListener
+         * @description For the trainer's node: its controller and reward service listen on this address too, with TLS, and published
+         *         weights are served there. The ports are those of the attempt.
+         */
+        AgentPeerListener: {
+            address: string;
+            certificate: string;
+            private_key: string;
+        };
+        /**
          * RuntimeOverrides
          * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
          */
@@ -4498,6 +4516,17 @@ export interface components {
             healthy: boolean;
             /** @default  */
             reason: string;
+        };
+        /**
+         * TrainerNode
+         * @description For a node that has only engines of the attempt: where its controller, rewards and weights are.
+         */
+        AgentTrainerNode: {
+            address: string;
+            ports: {
+                [key: string]: number;
+            };
+            certificate: string;
         };
         Alert: {
             id: string;
@@ -5441,6 +5470,7 @@ export interface components {
             kind: string;
             attempt_number: number;
             state: components["schemas"]["JobStateEnum"];
+            /** @description of an engine it may be another one than the attempt's */
             node: components["schemas"]["Named"];
             slots: string[];
             /** @description of an evaluator, an engine beside those of the run: the version */
@@ -5976,6 +6006,8 @@ export interface components {
             job_isolation: components["schemas"]["JobIsolationEnum"];
             /** @description why jobs are not isolated; empty when they are */
             job_isolation_reason: string;
+            /** @description engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one */
+            peer_network: string;
             /** @description number of slots */
             slots: number;
             /**
@@ -6563,7 +6595,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), ENGINES_UNRESPONSIVE (another node, with some of its engines, does not respond), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -6619,7 +6651,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), ENGINES_UNRESPONSIVE (another node, with some of its engines, does not respond), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -7722,10 +7754,14 @@ export interface components {
             versions: number[] | null;
             /** @description characters (code points) of the completion that each token begins; null: not known */
             token_chars: number[] | null;
+            /** @description of the policy that the train step began with, for each token; null: not trained or not recorded */
+            trainer_logprobs: (number | null)[] | null;
+            /** @description that the loss used, for each token; null: not trained or not recorded */
+            advantages: (number | null)[] | null;
         };
         RunSpec: {
             /**
-             * @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds)
+             * @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
              * @default rl
              * @enum {string}
              */
@@ -8889,7 +8925,7 @@ export interface components {
         };
         RunSpecPart: {
             /**
-             * @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds)
+             * @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
              * @enum {string}
              */
             kind?: "rl" | "sft" | "eval" | "reward_test" | "playground";
@@ -8928,7 +8964,7 @@ export interface components {
             };
         };
         RunSpecPatch: {
-            /** @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds) */
+            /** @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own */
             kind?: ("rl" | "sft" | "eval" | "reward_test" | "playground") | null;
             /** @description shown in lists */
             name?: string | null;
@@ -9458,8 +9494,10 @@ export type AgentJobState = components['schemas']['AgentJobState'];
 export type AgentModelFile = components['schemas']['AgentModelFile'];
 export type AgentObservedJob = components['schemas']['AgentObservedJob'];
 export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
+export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
+export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -10329,7 +10367,9 @@ export interface operations {
                      *             "evaluation_requests": 0
                      *           },
                      *           "tokens_generated_before": 0,
-                     *           "evaluators": false
+                     *           "evaluators": false,
+                     *           "listener": null,
+                     *           "trainer_node": null
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -14738,8 +14778,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "f0617ab07019d3efc9a0998660e799dfed12dc9a0f76eeafb7cff1842e4f3316",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=f0617ab07019d3efc9a0998660e799dfed12dc9a0f76eeafb7cff1842e4f3316"
+                     *       "sha256": "55f2a222586d32d94c938b3a889e7208f2c6066be18990de10bb21bd3f75bba3",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=55f2a222586d32d94c938b3a889e7208f2c6066be18990de10bb21bd3f75bba3"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20143,6 +20183,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20219,6 +20260,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": "2026-01-01T12:00:00Z",
                      *       "maintenance_ends_at": null,
@@ -20296,6 +20338,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20364,6 +20407,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20431,6 +20475,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -20498,6 +20543,7 @@ export interface operations {
                      *       ],
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
+                     *       "peer_network": "",
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -23709,7 +23755,7 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
-                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, GAP, comma-separated */
+                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, ENGINES_UNRESPONSIVE, GAP, comma-separated */
                 condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;
@@ -30438,7 +30484,9 @@ export interface operations {
                      *       "token_ids": null,
                      *       "logprobs": null,
                      *       "versions": null,
-                     *       "token_chars": null
+                     *       "token_chars": null,
+                     *       "trainer_logprobs": null,
+                     *       "advantages": null
                      *     }
                      */
                     "application/json": components["schemas"]["WholeTrajectory"];

@@ -27,9 +27,8 @@ from oolong.contracts.run_spec.training import (
 class RunSpec(Section):
     kind: Literal["rl", "sft", "eval", "reward_test", "playground"] = Field(
         "rl",
-        description="asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the "
-        "evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); "
-        "playground: chat with a model (POST /api/v1/playgrounds)",
+        description="rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. "
+        "reward_test and playground are made by endpoints of their own",
     )
     name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
     model: ModelSection

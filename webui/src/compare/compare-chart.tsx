@@ -1,9 +1,10 @@
-import { ActionIcon, Tooltip } from "@mantine/core";
+import { ActionIcon } from "@mantine/core";
 import { IconDownload, IconMathFunction, IconPhoto } from "@tabler/icons-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 
 import { AXES } from "../charts/axes.ts";
+import { ChartTitle } from "../charts/chart-title.tsx";
 import { LineChart, type Line } from "../charts/line-chart.tsx";
 import { RedrawQueue } from "../charts/redraw-queue.ts";
 import { saveBlob, saveImage } from "../charts/save-image.ts";
@@ -85,7 +86,7 @@ export const CompareChart = memo(function CompareChart({ plan, runs, view, onVie
   return (
     <section className={classes.card} ref={card}>
       <header className={classes.head}>
-        <Tooltip label={help} disabled={help === ""} position="top-start"><h2 className={classes.title}>{plan.title}</h2></Tooltip>
+        <ChartTitle title={plan.title} help={help} metric={plan.id} className={classes.title} />
         {withPoints.length > 0 && (
           <div className={classes.actions}>
             {canBeLogarithmic && <ActionIcon variant={isLogarithmic ? "light" : "subtle"} color={isLogarithmic ? undefined : "gray"} size={24} title="Logarithmic scale" aria-label={`Logarithmic scale for ${plan.title}`} aria-pressed={isLogarithmic} onClick={() => onView({ toggleScale: plan.id })}><IconMathFunction size={14} /></ActionIcon>}

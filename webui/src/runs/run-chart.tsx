@@ -1,8 +1,9 @@
-import { ActionIcon, Tooltip } from "@mantine/core";
+import { ActionIcon } from "@mantine/core";
 import { IconDownload, IconMathFunction, IconPhoto } from "@tabler/icons-react";
 import { useMemo, useRef, type ReactNode } from "react";
 
 import { AXES, type AxisId } from "../charts/axes.ts";
+import { ChartTitle } from "../charts/chart-title.tsx";
 import { LineChart, type Bound, type Line } from "../charts/line-chart.tsx";
 import { saveBlob, saveImage } from "../charts/save-image.ts";
 import { extremes, toCsv } from "../charts/series.ts";
@@ -70,9 +71,7 @@ export function RunChart({ plan, runId, metrics, clock, view, onView, maxStalene
   return (
     <section className={classes.card} ref={card}>
       <header className={classes.head}>
-        <Tooltip label={help} disabled={help === ""} position="top-start">
-          <h2 className={classes.title}>{plan.title}</h2>
-        </Tooltip>
+        <ChartTitle title={plan.title} help={help} metric={plan.lines[0]?.metric ?? ""} className={classes.title} />
         {!isEmpty && (
           <div className={classes.actions}>
             {canBeLogarithmic && (

@@ -119,13 +119,18 @@ if __name__ == "__main__":
     parser.add_argument(
         "--scale", type=float, default=8.0, help="of the matrices: how far from uniform it samples"
     )
+    parser.add_argument("--family", help="of the model; default: the Qwen3 above")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--versions", type=int, nargs="*", default=[])
     parser.add_argument("--adapters", type=int, nargs="*", default=[], help="default: as many as versions")
     parser.add_argument("--merged", type=Path)
     parser.add_argument("--lora", type=LoraSection.model_validate_json)
     arguments = parser.parse_args()
-    if not arguments.base.exists():
+    if arguments.family:
+        from trainers.models.tiny import make_tiny_model
+
+        make_tiny_model(arguments.base, family=arguments.family)
+    elif not arguments.base.exists():
         write_base(arguments.base, scale=arguments.scale)
     for number in arguments.versions:
         arguments.weights.mkdir(parents=True, exist_ok=True)

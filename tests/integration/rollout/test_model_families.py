@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from oolong.contracts.rollout import Group, Trajectory
 from tests.integration.rollout.conformance import LIMITS, Subject, load, load_adapter, new_rid
-from tests.integration.rollout.conftest import LORA, ROOT, RealEngine, run_with_node_python
+from tests.integration.rollout.conftest import LORA, RealEngine, run_with_node_python
 
 pytestmark = pytest.mark.engine
 
@@ -28,14 +26,13 @@ TEMPERATURE = 0.7
 
 
 def make_family(node_python: Path, family: str, weights: Path) -> Path:
-    """A tiny model that is also version 1 of the published weights."""
+    """A tiny model that is also version 1 of the published weights. Version 2 is an adapter, and merged weights."""
     directory = weights / "v00000001"
-    subprocess.run(
-        [str(node_python), "-m", "trainers.models.tiny", "--family", family, "--out", str(directory)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
-        check=True,
-        capture_output=True,
-    )
+    run_with_node_python(
+        node_python,
+        "make_models.py", str(directory), "--family", family, "--weights", str(weights),
+        "--lora", LORA.model_dump_json(), "--adapters", "2", "--merged", str(weights),
+    )  # fmt: skip
     return directory
 
 
@@ -79,11 +76,6 @@ async def test_the_engines_log_probabilities_are_the_trainers(
         )
         engines = dict(zip(FAMILIES, side_by_side.map(new_engine, models.values()), strict=True))
     for family, engine in engines.items():
-        run_with_node_python(
-            node_python,
-            "make_models.py", str(models[family]), "--weights", str(folders[family]), "--lora", LORA.model_dump_json(),
-            "--adapters", "2", "--merged", str(folders[family]),
-        )  # fmt: skip
         groups = tmp_path / f"{family}.msgpack"
         groups.write_bytes(
             msgspec.msgpack.encode(await sample(engine, models[family], folders[family] / "adapters"))

@@ -18754,7 +18754,7 @@ export interface operations {
                      *         {
                      *           "name": "time/gather_seconds",
                      *           "unit": "seconds",
-                     *           "help": "gather of the full weights"
+                     *           "help": "gather of the weights to publish"
                      *         },
                      *         {
                      *           "name": "time/write_seconds",
@@ -18795,6 +18795,11 @@ export interface operations {
                      *           "name": "weight_sync/delay_seconds",
                      *           "unit": "seconds",
                      *           "help": "announcement to acknowledgement"
+                     *         },
+                     *         {
+                     *           "name": "weight_sync/version_bytes",
+                     *           "unit": "bytes",
+                     *           "help": "files of the published version: a model, or the adapter of a LoRA run"
                      *         },
                      *         {
                      *           "name": "weight_sync/engine_paused_frac",

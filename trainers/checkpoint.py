@@ -29,8 +29,9 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import Metadata
 
+from oolong.contracts.lora_adapter import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE
 from trainers.distributed.context import DistributedContext
-from trainers.distributed.fsdp import reshard
+from trainers.distributed.fsdp import gather_adapters, reshard
 from trainers.durable_files import (
     atomic_swap,
     file_sha256,
@@ -41,7 +42,7 @@ from trainers.durable_files import (
 )
 from trainers.models.critic import Critic
 from trainers.models.hf_export import WEIGHTS_FILE, auxiliary_files, write_weights
-from trainers.models.lora import peft_adapter
+from trainers.models.lora import PeftAdapter, peft_adapter
 from trainers.models.optimizer import OffloadedAdamW
 from trainers.models.policy import Policy
 
@@ -51,7 +52,6 @@ CONTROLLER_FILE = "controller.msgpack"
 STATE, EXPORT, ADAPTER = "state", "hf", "adapter"
 
 CriticAndOptimizer = tuple[Critic, torch.optim.Optimizer]
-PeftAdapter = tuple[dict[str, Any], dict[str, torch.Tensor]]
 
 
 class InvalidCheckpoint(Exception):
@@ -148,7 +148,8 @@ class CheckpointWriter:
             process_group=self._context.background_group,
             no_dist=self._context.world_size == 1,
         )
-        adapter = peft_adapter(policy)  # after training_state, which reshards
+        adapters = gather_adapters(policy, dtype=torch.float32)
+        adapter = peft_adapter(policy, adapters) if adapters else None
         if self._context.is_rank0:
             tensors = None if isinstance(weights, Path) else weights
             self._pending = self._committer.submit(
@@ -197,8 +198,8 @@ class CheckpointWriter:
         if adapter is not None:
             config, adapter_tensors = adapter
             (temporary / ADAPTER).mkdir()
-            write_json(temporary / ADAPTER / "adapter_config.json", config)
-            write_weights(adapter_tensors, temporary / ADAPTER / "adapter_model.safetensors")
+            write_json(temporary / ADAPTER / ADAPTER_CONFIG_FILE, config)
+            write_weights(adapter_tensors, temporary / ADAPTER / ADAPTER_WEIGHTS_FILE)
             fsync_directory(temporary / ADAPTER)
         for path in auxiliary_files(self._model_directory):
             shutil.copyfile(path, temporary / EXPORT / path.name)

@@ -123,6 +123,16 @@ def gather_full_tensors(
     return gathered
 
 
+def gather_adapters(policy: Policy, *, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Copy all adapters to the CPU in `dtype`, by parameter name. Collective."""
+    reshard(policy)
+    return {
+        name: _full_tensor(parameter.detach(), dtype).to("cpu", dtype, copy=True)
+        for name, parameter in policy.causal_lm.named_parameters()
+        if name.endswith(ADAPTER_PARAMETERS)
+    }
+
+
 def _full_tensor(parameter: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The whole parameter; in `dtype` if it had to be gathered."""
     if not isinstance(parameter, DTensor):

@@ -31,10 +31,10 @@ def write_weights(tensors: dict[str, torch.Tensor], path: Path) -> None:
     path.chmod(0o644)  # safetensors makes it readable by this user only, but engines may be another
 
 
-def tensor_index(tensors: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+def tensor_index(tensors: dict[str, torch.Tensor], *, file: str) -> list[dict[str, Any]]:
     """Name, shape, dtype and file of each tensor, for a manifest."""
     dtypes = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
     return [
-        {"name": name, "shape": list(tensor.shape), "dtype": dtypes[tensor.dtype], "file": WEIGHTS_FILE}
+        {"name": name, "shape": list(tensor.shape), "dtype": dtypes[tensor.dtype], "file": file}
         for name, tensor in sorted(tensors.items())
     ]

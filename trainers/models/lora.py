@@ -8,7 +8,7 @@ is the reference policy of the KL term.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,13 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
+from oolong.contracts.lora_adapter import fused_with, peft_names
 from oolong.contracts.run_spec import LoraSection
 from trainers.models.packed_row import PackedRow
 from trainers.models.policy import InvalidModel, Policy
 
 ADAPTER_PARAMETERS = ("lora_a", "lora_b")
+PeftAdapter = tuple[dict[str, Any], dict[str, torch.Tensor]]  # config and tensors
 
 
 class LoraLinear(nn.Linear):
@@ -93,31 +95,48 @@ def adapted_layers(model: nn.Module) -> dict[str, LoraLinear]:
     }
 
 
-@torch.no_grad()
-def peft_adapter(policy: Policy) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
-    """Return copies of the adapters as PEFT's config and tensors, or None without adapters. Collective if sharded."""
+def peft_adapter(policy: Policy, adapters: dict[str, torch.Tensor]) -> PeftAdapter:
+    """PEFT's config and tensors of the adapters that `trainers.distributed.fsdp.gather_adapters` returned."""
     layers = adapted_layers(policy.causal_lm)
-    if not layers:
-        return None
-    tensors = {}
-    for name, layer in layers.items():
-        prefix = f"base_model.model.{name.removesuffix('.weight')}"
-        tensors[f"{prefix}.lora_A.weight"] = _full(layer.lora_a).detach().cpu().clone()
-        tensors[f"{prefix}.lora_B.weight"] = _full(layer.lora_b).detach().cpu().clone()
-    rank = layer.lora_a.shape[0]
-    config = {
+    tensors: dict[str, torch.Tensor] = {}
+    for name in layers:
+        path = name.removesuffix(".weight")
+        trained = (adapters[f"{path}.{parameter}"] for parameter in ADAPTER_PARAMETERS)
+        tensors |= zip(peft_names(path), trained, strict=True)
+    one = next(iter(layers.values()))
+    rank = one.lora_a.shape[0]
+    targets = {name.split(".")[-2] for name in layers}
+    return peft_config(rank=rank, alpha=one.scale * rank, targets=targets), tensors
+
+
+def peft_config(*, rank: int, alpha: float, targets: Iterable[str]) -> dict[str, Any]:
+    """The content of adapter_config.json."""
+    return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": None,
         "r": rank,
-        "lora_alpha": layer.scale * rank,
+        "lora_alpha": alpha,
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,
-        "target_modules": sorted({name.split(".")[-2] for name in layers}),
+        "target_modules": sorted(targets),
     }
-    return config, tensors
+
+
+def engine_tensors(policy: Policy, adapters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """PEFT's tensors of gathered adapters, for an engine: layers that it fuses with adapted ones get zeros."""
+    _, tensors = peft_adapter(policy, adapters)
+    for name in adapted_layers(policy.causal_lm):
+        parent, _, target = name.removesuffix(".weight").rpartition(".")
+        first, second = (tensors[one] for one in peft_names(f"{parent}.{target}"))
+        for other in fused_with(target):
+            a, b = peft_names(f"{parent}.{other}")
+            if a not in tensors:
+                outputs = policy.causal_lm.get_submodule(f"{parent}.{other}").out_features
+                tensors |= {a: torch.zeros_like(first), b: second.new_zeros(outputs, first.shape[0])}
+    return tensors
 
 
 class BasePolicy(nn.Module):

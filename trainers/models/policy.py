@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 
 from trainers.models import attention
@@ -113,6 +114,20 @@ def weightless_policy(directory: Path, *, dtype: torch.dtype, device: torch.devi
     if left:
         raise InvalidModel(f"model directory {directory}: the buffers {left} have no known values")
     return policy
+
+
+def read_weights(directory: Path, policy: Policy, *, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Read the weights of a weightless policy on the CPU, by parameter name. Files in `dtype` are not copied."""
+    names = {name for name, _ in policy.causal_lm.named_parameters()}
+    tensors: dict[str, torch.Tensor] = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        tensors |= {name: one.to(dtype) for name, one in load_file(file).items() if name in names}
+    if missing := sorted(names - set(tensors)):
+        raise InvalidModel(
+            f"model directory {directory}: missing tensors {missing[:5]} ({len(missing)} in total). Upload the model "
+            "again"
+        )
+    return tensors
 
 
 def check_supported(directory: Path) -> None:

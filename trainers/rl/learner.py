@@ -88,6 +88,7 @@ class Learner:
         objective: Objective | None = None,
     ) -> None:
         self.policy = policy
+        self.trains_adapters = spec.model.lora is not None
         self.reference = reference
         self.critic = critic
         self.context = context

@@ -16,11 +16,12 @@ import torch
 from torch.func import functional_call
 
 from oolong.contracts import rollout
-from oolong.contracts.run_spec import WeightSyncSection
+from oolong.contracts.run_spec import LoraSection, WeightSyncSection
 from oolong.contracts.telemetry import Note, Outbox, Points
 from oolong.system.rpc import RpcUnavailable
+from trainers.models.lora import add_adapters
 from trainers.models.packed_row import pack_row
-from trainers.models.policy import weightless_policy
+from trainers.models.policy import read_weights, weightless_policy
 from trainers.rl.controller_client import ControllerClient
 
 POLL_SECONDS = 0.25
@@ -52,6 +53,7 @@ class LogprobVerifier:
         first_version: int,
         dtype: torch.dtype,
         device: torch.device,
+        lora: LoraSection | None = None,
     ) -> None:
         self._controller = controller
         self._outbox = outbox
@@ -60,6 +62,10 @@ class LogprobVerifier:
         self._first_version = first_version
         self._device = device
         self._policy = weightless_policy(model_directory, dtype=dtype, device=device)
+        self._frozen: dict[str, torch.Tensor] = {}  # of a LoRA run: the base, on the CPU
+        if lora is not None:
+            self._frozen = read_weights(model_directory, self._policy, dtype=dtype)
+            add_adapters(self._policy, lora, seed=0)
         self._weights: OrderedDict[int, dict[str, torch.Tensor]] = OrderedDict()
         self._results: dict[int, VersionResult] = defaultdict(VersionResult)
         self._reported: set[int] = set()
@@ -82,6 +88,8 @@ class LogprobVerifier:
 
     def add_weights(self, version: int, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
         """Keep a version's weights until newer versions displace them. Reports the results of displaced versions.
+
+        `tensors` are the weights that are trained, by parameter name: all of them, or those of the adapters.
 
         Returns tensors that the caller may overwrite: those of a version that is not verified or was displaced.
         """
@@ -180,7 +188,9 @@ class LogprobVerifier:
             [[*probe.prompt_token_ids, *probe.token_ids]],
             [list(range(prompt, prompt + len(probe.token_ids)))],
         ).to(self._device)
-        weights = {f"causal_lm.{name}": tensor.to(self._device) for name, tensor in tensors.items()}
+        weights = {
+            f"causal_lm.{name}": tensor.to(self._device) for name, tensor in (self._frozen | tensors).items()
+        }
         logprobs, _ = functional_call(self._policy, weights, (row,))
         return logprobs.double().cpu()
 

@@ -63,7 +63,8 @@ class Rank0Coordinator:
         model_directory = Path(attempt.model_directory)
         self._flops = load_forward_flops(model_directory)
         self._imbalance = 1.0
-        self._publisher = WeightPublisher(attempt.weights_directory, model_directory)
+        lora = spec.model.lora
+        self._publisher = WeightPublisher(attempt.weights_directory, model_directory, lora=lora)
         self._verifier = LogprobVerifier(
             ControllerClient(attempt.controller_url, attempt.token),
             self.outbox,
@@ -73,6 +74,7 @@ class Rank0Coordinator:
             first_version=first_version,
             dtype=dtype,
             device=device,
+            lora=lora,
         )
         self._live = LiveFile(attempt.directory)
         self._groups: list[rollout.Group] = []
@@ -80,6 +82,7 @@ class Rank0Coordinator:
         self._straggler_seconds = 0.0
         self._published: rollout.PublishedWeights | None = None
         self._free_tensors: dict[str, torch.Tensor] | None = None
+        self._version_bytes = 0
 
     # --- batches ------------------------------------------------------------------------------------------
 
@@ -158,11 +161,18 @@ class Rank0Coordinator:
         self._tokens = trained_tokens(self._groups, recorded)
 
     def publish(
-        self, version: int, tensors: dict[str, torch.Tensor], *, first: bool, timer: PhaseTimer
+        self,
+        version: int,
+        tensors: dict[str, torch.Tensor],
+        *,
+        trained: dict[str, torch.Tensor],
+        first: bool,
+        timer: PhaseTimer,
     ) -> None:
+        """Publish `tensors`, named as engines load them. `trained` are named as the policy's parameters."""
         timer.start("write")
         published = self._publisher.write(version, tensors)
-        self._free_tensors = self._verifier.add_weights(version, tensors)
+        self._free_tensors = self._verifier.add_weights(version, trained)
         timer.start("announce")
         self.controller.announce(
             rollout.PublishVersionRequest(
@@ -174,6 +184,7 @@ class Rank0Coordinator:
         )
         self._tokens = []
         self._published = published
+        self._version_bytes = sum(file.stat().st_size for file in Path(published.directory).iterdir())
         self.summary.versions_published += 1
         if first:
             self._verifier.start()
@@ -192,7 +203,7 @@ class Rank0Coordinator:
 
     @property
     def published_file(self) -> Path:
-        """The safetensors file of the newest published version."""
+        """The safetensors file of the newest published version, a whole model."""
         assert self._published is not None
         return Path(self._published.directory) / WEIGHTS_FILE
 
@@ -223,6 +234,7 @@ class Rank0Coordinator:
             **time_metrics(seconds),
             **memory_metrics(),
             "policy/version": float(version),
+            "weight_sync/version_bytes": float(self._version_bytes),
             "optim/skipped_steps": float(self.summary.skipped_steps),
             "perf/trained_tokens_per_second": metrics["perf/trained_tokens"] / step_seconds,
             "perf/trajectories_per_second": sum(len(g.trajectories) for g in self._groups) / step_seconds,

@@ -14,9 +14,14 @@ from trainers import checkpoint
 from trainers.algorithms.losses import Objective
 from trainers.algorithms.user_loss import load_user_loss
 from trainers.distributed.context import DistributedContext
-from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors, load_sharded_policy
+from trainers.distributed.fsdp import (
+    apply_fsdp,
+    gather_adapters,
+    gather_full_tensors,
+    load_sharded_policy,
+)
 from trainers.models.critic import load_critic
-from trainers.models.lora import BasePolicy
+from trainers.models.lora import BasePolicy, engine_tensors
 from trainers.models.packing_check import check_packing, print_packing_check
 from trainers.models.policy import DTYPES
 from trainers.phase_timer import PhaseTimer
@@ -195,15 +200,20 @@ def _publish(
     first: bool,
     timer: PhaseTimer,
 ) -> None:
+    """Publish the weights that changed: all of them, or the adapters of a LoRA run. Collective."""
     timer.start("gather")
-    tensors = gather_full_tensors(
-        learner.policy,
-        dtype=dtype,
-        keep=rank0 is not None,
-        into=rank0.take_free_tensors() if rank0 is not None else None,
-    )
+    if learner.trains_adapters:
+        trained = gather_adapters(learner.policy, dtype=dtype)
+        tensors = engine_tensors(learner.policy, trained)
+    else:
+        trained = tensors = gather_full_tensors(
+            learner.policy,
+            dtype=dtype,
+            keep=rank0 is not None,
+            into=rank0.take_free_tensors() if rank0 is not None else None,
+        )
     if rank0 is not None:
-        rank0.publish(version, tensors, first=first, timer=timer)
+        rank0.publish(version, tensors, trained=trained, first=first, timer=timer)
 
 
 def _report_checkpoint(
@@ -224,7 +234,16 @@ def _begin_checkpoint(
     summary: RunSummary,
     parent: str | None,
 ) -> None:
-    """Begin a checkpoint at a step boundary: after `version` was announced, before the next take."""
+    """Begin a checkpoint at a step boundary: after `version` was announced, before the next take.
+
+    A published version of a LoRA run is no model, so its adapters are merged for the checkpoint. Collective.
+    """
+    weights: dict[str, torch.Tensor] | Path | None
+    if learner.trains_adapters:
+        dtype = DTYPES[attempt.run_spec.trainer.compute_type]
+        weights = gather_full_tensors(learner.policy, dtype=dtype, keep=rank0 is not None)
+    else:
+        weights = rank0.published_file if rank0 is not None else None
     writer.begin(
         checkpoint.TrainerRecord(
             kind="rl",
@@ -244,5 +263,5 @@ def _begin_checkpoint(
         optimizer=learner.optimizer,
         critic=learner.critic_and_optimizer,
         snapshot=rank0.controller.snapshot(version) if rank0 is not None else None,
-        weights=rank0.published_file if rank0 is not None else None,
+        weights=weights,
     )

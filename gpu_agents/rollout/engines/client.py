@@ -17,6 +17,9 @@ from gpu_agents.rollout.engines.errors import (
     UnsafeEngineRequest,
 )
 
+BOOT_VERSION = "boot"  # label of the weights of the boot, which are sampled from only under an adapter
+ADAPTER_SECONDS = 120.0  # of loading or unloading one
+
 PauseMode = Literal["retract", "abort", "in_place"]
 Finish = Literal["stop", "length", "abort"]
 
@@ -27,6 +30,14 @@ class Sampling:
     temperature: float  # 0 is greedy
     ignore_eos: bool = False
     seed: int | None = None  # an engine without deterministic inference ignores it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """A loaded LoRA adapter: a policy version on the weights that the engine booted with."""
+
+    name: str  # unique per load
+    version: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +157,19 @@ class EngineClient:
         await self._http.close()
 
     async def generate(
-        self, input_ids: list[int], sampling: Sampling, *, rid: str, only_version: int | None = None
+        self,
+        input_ids: list[int],
+        sampling: Sampling,
+        *,
+        rid: str,
+        only_version: int | None = None,
+        adapter: Adapter | None = None,
     ) -> Generation:
         """Sample one completion. Raises UnsafeEngineRequest before sending, EngineUnavailable if the engine crashes.
 
         `only_version`: the caller guarantees that no load happens during the request, so every token has this
         version. Spans are verified against it; a server without spans requires it. Raises EngineTooOld.
+        With `adapter`, one adapter samples the whole request, and every token has its version.
         """
         self._limits.check(input_ids, max_new_tokens=sampling.max_new_tokens)
         body = {
@@ -166,17 +184,19 @@ class EngineClient:
             "return_logprob": True,
             "logprob_start_len": -1,
             "return_text_in_logprobs": False,
+            **_lora_path(adapter),
         }
         reply = _decode_generated(await self._post("generate", body))
-        return _generation(reply, rid=rid, only_version=only_version)
+        return _generation(reply, rid=rid, only_version=only_version, adapter=adapter)
 
-    async def prefill(self, input_ids: list[int], *, rid: str) -> Prefill:
+    async def prefill(self, input_ids: list[int], *, rid: str, adapter: Adapter | None = None) -> Prefill:
         """Compute the input's keys and values without sampling, so that later requests hit the prefix cache."""
         self._limits.check(input_ids, max_new_tokens=0)
         body = {
             "rid": rid,
             "input_ids": input_ids,
             "sampling_params": {"max_new_tokens": 0, "temperature": 1.0, "ignore_eos": True},
+            **_lora_path(adapter),
         }
         return Prefill(
             cached_tokens=_decode_prefilled(await self._post("generate", body)).meta_info.cached_tokens
@@ -194,6 +214,15 @@ class EngineClient:
             {"model_path": directory, "weight_version": str(version), "flush_cache": flush_cache},
             timeout=600,
         )
+
+    async def load_adapter(self, adapter: Adapter, directory: str) -> None:
+        """Load an adapter beside the running requests, which keep theirs."""
+        body = {"lora_name": adapter.name, "lora_path": directory}
+        await self._post("load_lora_adapter", body, timeout=ADAPTER_SECONDS)
+
+    async def unload_adapter(self, adapter: Adapter) -> None:
+        """Unload an adapter. The engine answers after the last request of the adapter has ended."""
+        await self._post("unload_lora_adapter", {"lora_name": adapter.name}, timeout=ADAPTER_SECONDS)
 
     async def abort(self, rid: str) -> None:
         await self._post("abort_request", {"rid": rid}, timeout=30)
@@ -242,7 +271,13 @@ class EngineClient:
         return content
 
 
-def _generation(reply: _Generated, *, rid: str, only_version: int | None) -> Generation:
+def _lora_path(adapter: Adapter | None) -> dict[str, str]:
+    return {} if adapter is None else {"lora_path": adapter.name}
+
+
+def _generation(
+    reply: _Generated, *, rid: str, only_version: int | None, adapter: Adapter | None
+) -> Generation:
     tokens = len(reply.output_ids)
     meta = reply.meta_info
     if len(meta.output_token_logprobs) != tokens:
@@ -253,7 +288,9 @@ def _generation(reply: _Generated, *, rid: str, only_version: int | None) -> Gen
     return Generation(
         token_ids=reply.output_ids,
         logprobs=logprobs,
-        versions=_versions(meta, tokens=tokens, rid=rid, only=only_version),
+        versions=_versions(meta, tokens=tokens, rid=rid, only=only_version)
+        if adapter is None
+        else _versions_of_adapter(meta, adapter, tokens=tokens, rid=rid),
         finish=meta.finish_reason.type,
         retractions=meta.num_retractions,
         cached_tokens=meta.cached_tokens,
@@ -279,6 +316,15 @@ def _versions(meta: _Meta, *, tokens: int, rid: str, only: int | None) -> list[i
     if only is not None and set(versions) != {only}:
         raise EngineError(f"request {rid}: sampled by versions {sorted(set(versions))}, not by {only} alone")
     return versions
+
+
+def _versions_of_adapter(meta: _Meta, adapter: Adapter, *, tokens: int, rid: str) -> list[int]:
+    """The adapter's version for each token. An adapter is a version only on the weights of the boot."""
+    spans = meta.weight_versions or []
+    labels = {span.version for span in spans if span.end > span.start} or {str(meta.weight_version)}
+    if labels != {BOOT_VERSION}:
+        raise EngineError(f"request {rid}: {adapter.name} was sampled on the weights {sorted(labels)}")
+    return [adapter.version] * tokens
 
 
 def _of_spans(spans: list[_Span], *, tokens: int, rid: str) -> list[int]:

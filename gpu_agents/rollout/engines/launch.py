@@ -17,9 +17,11 @@ from pathlib import Path
 
 import psutil
 
-from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.engines.client import BOOT_VERSION, EngineClient
 from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from oolong import cuda_host
+from oolong.contracts.lora_adapter import engine_targets
+from oolong.contracts.run_spec import LoraSection
 from oolong.log_tail import log_tail
 
 log = logging.getLogger(__name__)
@@ -29,7 +31,7 @@ CPU_KERNEL_STUB = Path(__file__).parent / "cpu_kernel_stub"
 BOOT_SECONDS = 300.0
 CUDA_BOOT_SECONDS = 900.0  # the first boot on a GPU compiles kernels and captures graphs
 ENGINE_LOG = "engine.log"
-BOOT_VERSION = "boot"  # label of the initial weights, which are never sampled from
+LORA_SLOTS = 2  # adapters in device memory: that of the running requests, and room for the next one
 _PR_SET_PDEATHSIG = 1
 
 
@@ -48,6 +50,7 @@ class LaunchPlan:
     visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
     memory_fraction: float | None = None  # of GPU memory for weights and KV cache
     deterministic: bool = False  # a seeded request returns the same tokens in any batch
+    lora: LoraSection | None = None  # versions are adapters for the booted model
 
 
 def command(plan: LaunchPlan) -> list[str]:
@@ -80,6 +83,11 @@ def command(plan: LaunchPlan) -> list[str]:
             arguments |= {"--mem-fraction-static": plan.memory_fraction}
         if plan.deterministic:
             flags.append("--enable-deterministic-inference")
+    if plan.lora is not None:
+        arguments |= {"--max-lora-rank": plan.lora.rank, "--max-loras-per-batch": LORA_SLOTS}
+        if plan.device == "cpu":
+            arguments |= {"--lora-backend": "torch_native"}
+        flags += ["--enable-lora", "--lora-target-modules", *engine_targets(plan.lora.targets)]
     options = [str(part) for pair in arguments.items() for part in pair]
     return [plan.node_python, "-m", "sglang.launch_server", *options, *flags]
 

@@ -105,7 +105,7 @@ async def work(job: Job) -> int:
         options=options,
         engine=engine,
         controller=controller,
-        expected=ExpectedTensors.of_model(attempt.model_directory),
+        expected=expected_tensors(attempt.model_directory, spec),
         probe_prompt=_probe_prompt(job, spec, template, limits),
         loads=loads,
         fetcher=fetcher,
@@ -265,8 +265,16 @@ def _options(job: Job, spec: RunSpec) -> WorkerConfig:
         reward_bias=spec.reward.bias,
         reward_timeout_seconds=spec.reward.timeout_seconds,
         pause_mode=pause_mode,
+        adapters=spec.model.lora is not None,
         skip_loads=skip_loads,
     )
+
+
+def expected_tensors(model_directory: str | Path, spec: RunSpec) -> ExpectedTensors:
+    """The tensors of each version: of the whole model, or of an adapter for it."""
+    if spec.model.lora is None:
+        return ExpectedTensors.of_model(model_directory)
+    return ExpectedTensors.of_adapter(model_directory, spec.model.lora)
 
 
 def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
@@ -299,6 +307,7 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
             spec.rollout.engine_memory_fraction, gpu_share=attempt.gpu_share
         ),
         deterministic=spec.rollout.repeatable_sampling,
+        lora=spec.model.lora,
     )
 
 

@@ -21,6 +21,7 @@ class WorkerConfig:
     reward_bias: float
     reward_timeout_seconds: float
     pause_mode: PauseMode = "retract"
+    adapters: bool = False  # versions are LoRA adapters
     # Negative controls, set by tests only, like the pause mode in_place: without the cache flush, tokens are sampled
     # from a stale KV cache.
     skip_loads: bool = False  # keep sampling from the first version and report newer ones as loaded
@@ -28,7 +29,7 @@ class WorkerConfig:
     @property
     def loads_between_requests(self) -> bool:
         """Whether weights load only while no request runs: after draining the requests, or after aborting them."""
-        return not self.interruptible or self.pause_mode == "abort"
+        return not self.interruptible or self.pause_mode == "abort" or self.adapters
 
     @property
     def flush_cache(self) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gpu_agents.rollout.engines.client import EngineClient, Generation, Sampling
+from gpu_agents.rollout.engines.client import Adapter, EngineClient, Generation, Sampling
 from gpu_agents.rollout.engines.errors import EngineUnavailable
 from gpu_agents.rollout.worker.engine_counters import EngineCounters
 from gpu_agents.rollout.worker.timeline import Segment, TimelineRecorder
@@ -27,6 +27,7 @@ class EngineHandle:
         self.timeline = TimelineRecorder()
         self._loads_between_requests = loads_between_requests
         self.loaded_version = -1
+        self.adapter: Adapter | None = None  # of a LoRA run: the loaded version
         self._client: EngineClient | None = None
         self._pauses = 0  # each pause retracts the running requests, which says nothing about memory
         self._open = asyncio.Event()
@@ -45,9 +46,10 @@ class EngineHandle:
             raise EngineUnavailable("there is no engine at the moment")
         return self._client
 
-    def open(self, client: EngineClient, version: int) -> None:
+    def open(self, client: EngineClient, version: int, *, adapter: Adapter | None = None) -> None:
         self._client = client
         self.loaded_version = version
+        self.adapter = adapter
         self._pauses += 1
         self._closed.clear()
         self._open.set()
@@ -59,6 +61,7 @@ class EngineHandle:
         self._open.clear()
         self._client = None
         self.loaded_version = -1
+        self.adapter = None
         self._closed.set()
         self.timeline.close()
 
@@ -95,7 +98,9 @@ class EngineHandle:
         async with self._request(group_id, member) as (client, segment):
             pauses_before = self._pauses
             only_version = self.loaded_version if self._loads_between_requests else None
-            generation = await client.generate(input_ids, sampling, rid=rid, only_version=only_version)
+            generation = await client.generate(
+                input_ids, sampling, rid=rid, only_version=only_version, adapter=self.adapter
+            )
             segment.outcome = "interrupted" if generation.finish == "abort" else "finished"
         self.counters.request_returned(
             input_tokens=len(input_ids),
@@ -111,7 +116,7 @@ class EngineHandle:
     async def prefill(self, input_ids: list[int], *, rid: str) -> None:
         """Compute the input's keys and values, so that requests with this prefix find them in the cache."""
         async with self._request() as (client, _):
-            prefill = await client.prefill(input_ids, rid=rid)
+            prefill = await client.prefill(input_ids, rid=rid, adapter=self.adapter)
         self.counters.request_returned(
             input_tokens=len(input_ids),
             cached_tokens=prefill.cached_tokens,

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from oolong.contracts.lora_adapter import engine_tensor_shapes
 from oolong.contracts.rollout import PublishedWeights
+from oolong.contracts.run_spec import LoraSection
 from oolong.model_validation.safetensors_header import Tensor, read_header
 from oolong.system.bucket_hashes import bucket_sha256
 
@@ -45,7 +47,7 @@ class Manifest(msgspec.Struct):
 
 @dataclass(frozen=True)
 class ExpectedTensors:
-    """Names and shapes of the model's tensors, read from the directory that the engine booted from."""
+    """Names and shapes of a version's tensors, from the directory that the engine booted from."""
 
     shapes: dict[str, tuple[int, ...]]
     tied: bool  # the output head is the embedding, and may be absent
@@ -60,6 +62,12 @@ class ExpectedTensors:
         if not shapes:
             raise InvalidWeights(f"{directory} has no *.safetensors files to read the tensor names from")
         return cls(shapes=_without_head(shapes) if tied else shapes, tied=tied)
+
+    @classmethod
+    def of_adapter(cls, directory: str | Path, lora: LoraSection) -> ExpectedTensors:
+        """Names and shapes of an adapter's tensors, for the model in `directory`."""
+        base = cls.of_model(directory)
+        return cls(shapes=engine_tensor_shapes(base.shapes, rank=lora.rank, targets=lora.targets), tied=False)
 
 
 def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:

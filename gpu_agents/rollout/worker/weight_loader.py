@@ -7,7 +7,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from gpu_agents.rollout.engines.client import EngineClient, Sampling
+from gpu_agents.rollout.engines.client import Adapter, EngineClient, Sampling
 from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from gpu_agents.rollout.worker.config import WorkerConfig
 from gpu_agents.rollout.worker.engine_handle import EngineHandle
@@ -64,6 +64,7 @@ class WeightLoader:
         self._loads = loads
         self.pinned = asyncio.Lock()
         self._seen = -1  # newest version loaded or tried
+        self._adapters_loaded = 0
 
     async def keep_current(self, client: EngineClient) -> None:
         """Load each new version until the run ends. Raises EngineUnavailable if the engine crashes."""
@@ -135,6 +136,8 @@ class WeightLoader:
         self, client: EngineClient, weights: PublishedWeights, learned_at: float
     ) -> LoadTimings:
         await asyncio.to_thread(check_weights, weights, self._expected)
+        if self._options.adapters:
+            return await self._load_adapter(client, weights, learned_at)
         if not self._options.interruptible:
             await self._engine.drain()
         paused = time.monotonic()
@@ -162,6 +165,37 @@ class WeightLoader:
             load_seconds=loaded - loading,
         )
 
+    async def _load_adapter(
+        self, client: EngineClient, weights: PublishedWeights, learned_at: float
+    ) -> LoadTimings:
+        """Load beside the running requests, then let them continue with the new adapter, then unload the old one.
+
+        The engine is not paused: unloading an adapter that a paused request uses would never return.
+        """
+        old, self._adapters_loaded = self._engine.adapter, self._adapters_loaded + 1
+        adapter = Adapter(
+            name=f"v{weights.version:08d}-{self._adapters_loaded}",
+            version=weights.version,
+        )
+        loading = time.monotonic()
+        await client.load_adapter(adapter, weights.directory)
+        loaded = time.monotonic()
+        if not self._options.interruptible:
+            await self._engine.drain()
+        paused = time.monotonic()
+        self._engine.timeline.pause()
+        await self._engine.clear()
+        self._engine.open(client, weights.version, adapter=adapter)
+        continued = time.monotonic()
+        self._engine.counters.loaded(load_seconds=loaded - loading, paused_seconds=continued - paused)
+        if old is not None:
+            await client.unload_adapter(old)
+        return LoadTimings(
+            wait_seconds=loading - learned_at,
+            paused_seconds=continued - paused,
+            load_seconds=loaded - loading,
+        )
+
     async def _probe(self, client: EngineClient, version: int) -> Probe | None:
         """Sample a fixed greedy continuation, entirely at this version."""
         generation = await client.generate(
@@ -169,6 +203,7 @@ class WeightLoader:
             Sampling(max_new_tokens=PROBE_TOKENS, temperature=0.0, ignore_eos=True),
             rid=f"probe-{version:08d}-{time.monotonic_ns():020d}",
             only_version=version if self._options.loads_between_requests else None,
+            adapter=self._engine.adapter,
         )
         if set(generation.versions) != {version}:
             raise EngineError(

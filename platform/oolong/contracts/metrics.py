@@ -101,7 +101,7 @@ time/reference_seconds | seconds | forward pass of the reference policy
 time/values_seconds | seconds | forward pass of the critic
 time/train_seconds | seconds | forward, backward and optimizer
 time/publish_seconds | seconds | gather, write and announce the weights (trainer blocked)
-time/gather_seconds | seconds | gather of the full weights
+time/gather_seconds | seconds | gather of the weights to publish
 time/write_seconds | seconds | write of the weights
 time/announce_seconds | seconds | the controller's answer to the announcement of a version
 time/checkpoint_seconds | seconds | checkpoint (trainer blocked)
@@ -110,6 +110,7 @@ idle/rollout_frac | fraction | share of time in which an engine had no running r
 weight_sync/paused_seconds | seconds | an engine was paused for a weight load
 weight_sync/load_seconds | seconds | the engine's load of the weights
 weight_sync/delay_seconds | seconds | announcement to acknowledgement
+weight_sync/version_bytes | bytes | files of the published version: a model, or the adapter of a LoRA run
 weight_sync/engine_paused_frac | fraction | share of time that engines were paused for loads
 packing/tokens | tokens | tokens of the step's microbatches, prompts included
 packing/microbatches | | microbatches of the step

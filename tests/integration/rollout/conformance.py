@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.rollout.engines.client import EngineClient, Generation, ModelLimits, Sampling
+from gpu_agents.rollout.engines.client import (
+    BOOT_VERSION,
+    Adapter,
+    EngineClient,
+    Generation,
+    ModelLimits,
+    Sampling,
+)
 from gpu_agents.rollout.engines.errors import EngineError, UnsafeEngineRequest
 from tests.support.waiting import eventually
 
@@ -27,6 +34,8 @@ class Subject:
     client: EngineClient
     port: int
     weights: dict[int, Path]  # 1 and 2
+    base: Path  # the weights of its boot
+    adapters: dict[int, Path]  # 1 and 2, for the base
     a_moment: float  # seconds in which a request gets some tokens, but not 400
     a_step: float = 0.5  # seconds in which an abort comes back
     outputs: Callable[[], list[list[int]]] | None = (
@@ -68,6 +77,21 @@ async def load(subject: Subject, version: int) -> None:
     await subject.client.pause("retract")
     await subject.client.update_weights(str(subject.weights[version]), version=version, flush_cache=True)
     await subject.client.resume()
+
+
+async def load_base(client: EngineClient, base: Path) -> None:
+    """As after a boot."""
+    await client._post(
+        "update_weights_from_disk",
+        {"model_path": str(base), "weight_version": BOOT_VERSION, "flush_cache": True},
+        timeout=60,
+    )
+
+
+async def load_adapter(subject: Subject, version: int) -> Adapter:
+    adapter = Adapter(name=f"{version}-{new_rid()}", version=version)
+    await subject.client.load_adapter(adapter, str(subject.adapters[version]))
+    return adapter
 
 
 async def a_load_changes_the_label_and_tokens_carry_it(subject: Subject) -> None:
@@ -298,6 +322,52 @@ async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
     assert 0 < busy.kv_cache_frac < 1
 
 
+async def an_adapter_loads_beside_a_request_of_another_one(subject: Subject) -> None:
+    """The old one unloads once its request is taken back; its tokens stay its own."""
+    await load_base(subject.client, subject.base)
+    old = await load_adapter(subject, 1)
+    sampling = Sampling(max_new_tokens=400, temperature=1.0, ignore_eos=True)
+    rid = new_rid()
+    running = asyncio.create_task(subject.client.generate(PROMPT, sampling, rid=rid, adapter=old))
+    await tokens_come(subject)
+    new = await load_adapter(subject, 2)
+    short = Sampling(max_new_tokens=3, temperature=1.0, ignore_eos=True)
+    beside = await subject.client.generate(PROMPT, short, rid=new_rid(), adapter=new)
+    assert beside.versions == [2, 2, 2]
+    await subject.client.abort(rid)
+    first = taken_back(await asyncio.wait_for(running, 60))
+    assert first.versions == [1] * len(first.token_ids)
+    await asyncio.wait_for(subject.client.unload_adapter(old), 60)
+    with pytest.raises(EngineError, match="400"):
+        await subject.client.load_adapter(new, str(subject.adapters[1]))
+    await subject.client.unload_adapter(new)
+
+
+async def a_prefix_in_the_cache_belongs_to_its_adapter(subject: Subject) -> None:
+    await load_base(subject.client, subject.base)
+    adapters = [await load_adapter(subject, version) for version in (1, 2)]
+    prompt = PROMPT + [45 + i % 50 for i in range(120)]
+    first = await subject.client.prefill(prompt, rid=new_rid(), adapter=adapters[0])
+    again, other = [
+        await subject.client.prefill(prompt, rid=new_rid(), adapter=adapter) for adapter in adapters
+    ]
+    assert (first.cached_tokens, other.cached_tokens) == (0, 0)
+    assert again.cached_tokens > len(prompt) / 2
+    for adapter in adapters:
+        await subject.client.unload_adapter(adapter)
+
+
+async def an_adapter_on_other_weights_than_those_of_the_boot_is_no_version(subject: Subject) -> None:
+    await load_base(subject.client, subject.base)
+    adapter = await load_adapter(subject, 1)
+    await load(subject, 2)
+    with pytest.raises(EngineError, match="was sampled on the weights"):
+        await subject.client.generate(
+            PROMPT, Sampling(max_new_tokens=3, temperature=1.0), rid=new_rid(), adapter=adapter
+        )
+    await subject.client.unload_adapter(adapter)
+
+
 async def an_idle_engine_flushes(subject: Subject) -> None:
     await subject.client.flush_cache()
 
@@ -321,5 +391,8 @@ CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
     after_a_prefill_every_member_of_a_group_finds_the_prompt_in_the_cache,
     a_prefill_waits_through_a_pause,
     an_engine_says_how_busy_it_is,
+    an_adapter_loads_beside_a_request_of_another_one,
+    a_prefix_in_the_cache_belongs_to_its_adapter,
+    an_adapter_on_other_weights_than_those_of_the_boot_is_no_version,
     an_idle_engine_flushes,
 ]

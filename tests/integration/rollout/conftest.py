@@ -19,11 +19,15 @@ import pytest
 
 from gpu_agents.rollout.engines.launch import BOOT_SECONDS, LaunchPlan, command, environment
 from oolong.contracts.rollout import PublishedWeights
+from oolong.contracts.run_spec import LoraSection
 from tests.tools.local_attempt import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSIONS = 24
 API_KEY = "a-key-of-the-tests"
+LORA = LoraSection(
+    rank=4, targets=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"]
+)  # two fused layers without
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,13 @@ class TinyModel:
     def version(self, number: int) -> Path:
         return self.weights / f"v{number:08d}"
 
-    def publish(self, number: int, target: Path) -> PublishedWeights:
+    def adapter(self, number: int) -> Path:
+        return self.weights / "adapters" / f"v{number:08d}"
+
+    def publish(self, number: int, target: Path, *, adapter: bool = False) -> PublishedWeights:
         """A copy of a version that a controller may delete."""
         directory = target / f"v{number:08d}"
-        shutil.copytree(self.version(number), directory)
+        shutil.copytree(self.adapter(number) if adapter else self.version(number), directory)
         digest = hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()
         return PublishedWeights(version=number, directory=str(directory), manifest_sha256=digest)
 
@@ -84,6 +91,8 @@ def tiny(node_python: Path, tmp_path_factory: pytest.TempPathFactory) -> TinyMod
         str(model.weights),
         "--versions",
         *numbers,
+        "--lora",
+        LORA.model_dump_json(),
     )
     return model
 
@@ -107,6 +116,7 @@ def new_engine(
             max_total_tokens=16384,
             seed=1,
             directory=directory,
+            lora=LORA,
         )
         (directory / "engine.yaml").write_text(f'{{"api-key": "{API_KEY}"}}')
         with (directory / "engine.log").open("wb") as log:

@@ -2,6 +2,7 @@
 
 `make_models.py BASE` writes the Hugging Face directory BASE.
 `make_models.py BASE --weights DIRECTORY --versions 0 1 2` publishes versions: v0 is BASE, later ones differ.
+With `--lora SECTION` it also publishes as many adapters for BASE, as the trainer does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import shutil
 from pathlib import Path
 
+from oolong.contracts.run_spec import LoraSection
 from oolong.system.bucket_hashes import bucket_sha256
 
 TEMPLATE = (
@@ -82,17 +84,62 @@ def publish(base: Path, weights: Path, version: int) -> None:
     temporary.rename(final)
 
 
+def publish_adapters(
+    base: Path, weights: Path, versions: list[int], lora: LoraSection, *, merged: Path | None
+) -> None:
+    """In `weights/adapters`; with `merged`, also as whole models there."""
+    import torch
+
+    from trainers.distributed.fsdp import gather_adapters, gather_full_tensors
+    from trainers.models.hf_export import WEIGHTS_FILE, write_weights
+    from trainers.models.lora import add_adapters, engine_tensors
+    from trainers.models.policy import load_policy
+    from trainers.rl.weight_publisher import WeightPublisher
+
+    policy = add_adapters(load_policy(base), lora, seed=1)
+    publisher = WeightPublisher(weights / "adapters", base, lora=lora)
+    for version in versions:
+        generator = torch.Generator().manual_seed(version)
+        for name, parameter in policy.causal_lm.named_parameters():
+            if name.endswith("lora_b") and version:
+                with torch.no_grad():
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+        publisher.write(version, engine_tensors(policy, gather_adapters(policy, dtype=torch.float32)))
+        if merged is not None:
+            directory = merged / f"v{version:08d}"
+            shutil.copytree(base, directory)
+            write_weights(
+                gather_full_tensors(policy, dtype=torch.float32, keep=True), directory / WEIGHTS_FILE
+            )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("base", type=Path)
     parser.add_argument(
         "--scale", type=float, default=8.0, help="of the matrices: how far from uniform it samples"
     )
+    parser.add_argument("--family", help="of the model; default: the Qwen3 above")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--versions", type=int, nargs="*", default=[])
+    parser.add_argument("--adapters", type=int, nargs="*", default=[], help="default: as many as versions")
+    parser.add_argument("--merged", type=Path)
+    parser.add_argument("--lora", type=LoraSection.model_validate_json)
     arguments = parser.parse_args()
-    if not arguments.base.exists():
+    if arguments.family:
+        from trainers.models.tiny import make_tiny_model
+
+        make_tiny_model(arguments.base, family=arguments.family)
+    elif not arguments.base.exists():
         write_base(arguments.base, scale=arguments.scale)
     for number in arguments.versions:
         arguments.weights.mkdir(parents=True, exist_ok=True)
         publish(arguments.base, arguments.weights, number)
+    if arguments.lora is not None:
+        publish_adapters(
+            arguments.base,
+            arguments.weights,
+            arguments.adapters or arguments.versions,
+            arguments.lora,
+            merged=arguments.merged,
+        )

@@ -1,7 +1,8 @@
 """Run by the node Python: recompute behavior log-probabilities by a plain forward of the weights of each token.
 
 `recompute_logprobs.py TRAJECTORIES.json`, a list of {prompt, tokens, logprobs, versions, temperature, weights:
-{version: directory}}. Prints {"max": largest difference, "tokens": compared, "by_version": {version: largest}}.
+{version: directory}, base: of directories that are adapters}. Prints {"max": largest difference, "tokens": compared,
+"by_version": {version: largest}}.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Any
 
 def main() -> None:
     import torch
-    from transformers import AutoModelForCausalLM
 
     trajectories: list[dict[str, Any]] = json.loads(Path(sys.argv[1]).read_text())
     models: dict[str, Any] = {}
@@ -25,7 +25,7 @@ def main() -> None:
         for version in sorted({str(v) for v in trajectory["versions"]}):
             if version not in models:
                 directory = trajectory["weights"][version]
-                models[version] = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+                models[version] = load_version(Path(directory), trajectory["base"])
             with torch.no_grad():
                 logits = models[version](torch.tensor([prompt + completion])).logits[0].double()
             logprobs = torch.log_softmax(logits / trajectory["temperature"], dim=-1)
@@ -38,6 +38,28 @@ def main() -> None:
                 by_version[version] = max(by_version.get(version, 0.0), difference)
                 tokens += 1
     print(json.dumps({"max": max(by_version.values()), "tokens": tokens, "by_version": by_version}))
+
+
+def load_version(directory: Path, base: str) -> Any:
+    """A whole model, or `base` with the adapter in `directory` merged into its weights."""
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
+
+    config_file = directory / "adapter_config.json"
+    if not config_file.exists():
+        return AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    config = json.loads(config_file.read_text())
+    adapter = load_file(directory / "adapter_model.safetensors")
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            prefix = f"base_model.model.{name.removesuffix('.weight')}"
+            if f"{prefix}.lora_A.weight" in adapter:
+                product = adapter.pop(f"{prefix}.lora_B.weight") @ adapter.pop(f"{prefix}.lora_A.weight")
+                weight += product * (config["lora_alpha"] / config["r"])
+    assert not adapter, f"tensors of no layer: {sorted(adapter)}"
+    return model
 
 
 if __name__ == "__main__":

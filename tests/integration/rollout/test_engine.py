@@ -51,7 +51,8 @@ class BeforeSpans(EngineClient):
 async def subject(real_engine: RealEngine, tiny: TinyModel) -> Subject:
     client = EngineClient(real_engine.port, real_engine.api_key, LIMITS)
     weights = {version: tiny.version(version) for version in (1, 2)}
-    subject = Subject(client, real_engine.port, weights, a_moment=0.35, a_step=0.1)
+    adapters = {version: tiny.adapter(version) for version in (1, 2)}
+    subject = Subject(client, real_engine.port, weights, tiny.base, adapters, a_moment=0.35, a_step=0.1)
     await client.resume()
     await load(subject, 1)
     try:

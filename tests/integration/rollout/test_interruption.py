@@ -16,7 +16,8 @@ import pytest
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.worker.config import WorkerConfig
 from oolong.contracts.rollout import Group, Trajectory
-from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
+from tests.integration.rollout.conformance import load_base
+from tests.integration.rollout.conftest import LORA, RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import seal, write_rows, write_safetensors
 from tests.unit.rollout.simulation import assert_ledger_is_true
@@ -44,21 +45,25 @@ async def train_steps(
     directory: Path,
     *,
     change: Callable[[WorkerConfig], WorkerConfig] = unchanged,
+    adapters: bool = False,
     enough: Callable[[list[Group]], bool] = lambda groups: True,
     **rollout: Any,
 ) -> list[Group]:
     """Groups of some steps during which versions are published as fast as batches come."""
-    spec = {"staleness": {"max": 4, "on_straggler": "keep"}, "rollout": rollout}
+    spec: dict[str, Any] = {"staleness": {"max": 4, "on_straggler": "keep"}, "rollout": rollout}
+    if adapters:
+        spec["model"] = {"lora": LORA.model_dump()}
     async with harness(tiny, directory, **spec) as run:
-        run.start_worker(engine.port, engine.api_key, change=change)
+        worker = run.start_worker(engine.port, engine.api_key, change=change)
+        await load_base(worker.client, tiny.base)
         groups: list[Group] = []
-        await run.trainer.announce(tiny.publish(0, directory / "weights"), "none")
+        await run.trainer.announce(tiny.publish(0, directory / "weights", adapter=adapters), "none")
         version = 0
         # A machine that stands still between two steps may let an engine finish all that it has: then some more.
         while version < STEPS or (not enough(groups) and version < MOST_STEPS):
             groups += await run.trainer.take(version)
             version += 1
-            await run.trainer.announce(tiny.publish(version, directory / "weights"))
+            await run.trainer.announce(tiny.publish(version, directory / "weights", adapter=adapters))
         assert_ledger_is_true(run.controller)
     return groups
 
@@ -95,6 +100,7 @@ def largest_difference(
     groups: list[Group],
     directory: Path,
     *,
+    adapters: bool = False,
     temperature: float = 1.0,
     span: int = 2,
     least: int = 10,
@@ -107,7 +113,11 @@ def largest_difference(
             "logprobs": trajectory.behavior_logprobs,
             "versions": trajectory.policy_versions,
             "temperature": temperature,
-            "weights": {str(v): str(tiny.version(v)) for v in set(trajectory.policy_versions)},
+            "weights": {
+                str(v): str(tiny.adapter(v) if adapters else tiny.version(v))
+                for v in set(trajectory.policy_versions)
+            },
+            "base": str(tiny.base),
         }
         for group, trajectory in compared(groups, span)
     ]
@@ -120,14 +130,16 @@ def largest_difference(
     return result
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize(
+    ("adapters", "temperature"), [(False, 1.0), (True, 0.7)], ids=["whole weights", "adapters"]
+)
 async def test_every_token_has_the_log_probability_of_the_version_that_it_names(
-    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path, temperature: float
+    tiny: TinyModel, real_engine: RealEngine, tmp_path: Path, adapters: bool, temperature: float
 ) -> None:
     groups = await train_steps(
-        tiny, real_engine, tmp_path, temperature=temperature, enough=span_many_versions
+        tiny, real_engine, tmp_path, adapters=adapters, temperature=temperature, enough=span_many_versions
     )
-    result = largest_difference(tiny, groups, tmp_path, temperature=temperature)
+    result = largest_difference(tiny, groups, tmp_path, adapters=adapters, temperature=temperature)
     assert len(result["by_version"]) >= 3
     assert result["tokens"] > 1000
     assert result["max"] < 1e-4, result

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,8 +15,8 @@ import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from oolong.contracts.rollout import Group, Trajectory
-from tests.integration.rollout.conformance import LIMITS, Subject, load, new_rid
-from tests.integration.rollout.conftest import ROOT, RealEngine, run_with_node_python
+from tests.integration.rollout.conformance import LIMITS, Subject, load, load_adapter, new_rid
+from tests.integration.rollout.conftest import LORA, RealEngine, run_with_node_python
 
 pytestmark = pytest.mark.engine
 
@@ -28,22 +26,27 @@ TEMPERATURE = 0.7
 
 
 def make_family(node_python: Path, family: str, weights: Path) -> Path:
-    """A tiny model that is also version 1 of the published weights."""
+    """A tiny model that is also version 1 of the published weights. Version 2 is an adapter, and merged weights."""
     directory = weights / "v00000001"
-    subprocess.run(
-        [str(node_python), "-m", "trainers.models.tiny", "--family", family, "--out", str(directory)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
-        check=True,
-        capture_output=True,
-    )
+    run_with_node_python(
+        node_python,
+        "make_models.py", str(directory), "--family", family, "--weights", str(weights),
+        "--lora", LORA.model_dump_json(), "--adapters", "2", "--merged", str(weights),
+    )  # fmt: skip
     return directory
 
 
-async def sample(engine: RealEngine, model: Path) -> list[Group]:
+async def sample(engine: RealEngine, model: Path, adapters: Path) -> list[Group]:
+    """By the whole weights, which are version 1, and by an adapter, which is version 2."""
     client = EngineClient(engine.port, engine.api_key, LIMITS)
-    await load(Subject(client, engine.port, {1: model}, a_moment=0), 1)
+    subject = Subject(client, engine.port, {1: model}, model, {2: adapters / "v00000002"}, a_moment=0)
     sampling = Sampling(max_new_tokens=60, temperature=TEMPERATURE, ignore_eos=True)
-    done = await asyncio.gather(*(client.generate(prompt, sampling, rid=new_rid()) for prompt in PROMPTS))
+    adapter = await load_adapter(subject, 2)
+    adapted = await asyncio.gather(
+        *(client.generate(prompt, sampling, rid=new_rid(), adapter=adapter) for prompt in PROMPTS)
+    )
+    await load(subject, 1)
+    whole = await asyncio.gather(*(client.generate(prompt, sampling, rid=new_rid()) for prompt in PROMPTS))
     await client.close()
     return [
         Group(
@@ -55,7 +58,7 @@ async def sample(engine: RealEngine, model: Path) -> list[Group]:
                 )
             ],
         )
-        for number, (prompt, one) in enumerate(zip(PROMPTS, done, strict=True))
+        for number, (prompt, one) in enumerate(zip(PROMPTS * 2, [*whole, *adapted], strict=True))
     ]  # fmt: skip
 
 
@@ -74,10 +77,12 @@ async def test_the_engines_log_probabilities_are_the_trainers(
         engines = dict(zip(FAMILIES, side_by_side.map(new_engine, models.values()), strict=True))
     for family, engine in engines.items():
         groups = tmp_path / f"{family}.msgpack"
-        groups.write_bytes(msgspec.msgpack.encode(await sample(engine, models[family])))
+        groups.write_bytes(
+            msgspec.msgpack.encode(await sample(engine, models[family], folders[family] / "adapters"))
+        )
         told = json.loads(
             run_with_node_python(
                 node_python, "recompute_by_trainer.py", str(groups), str(folders[family]), str(TEMPERATURE)
             )
         )
-        assert told["tokens"] == 120 and told["max"] < 1e-4, (family, told)
+        assert told["tokens"] == 240 and told["max"] < 1e-4, (family, told)

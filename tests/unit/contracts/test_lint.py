@@ -77,6 +77,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
         {"model": {"base_model": "bm_1", "lora": {}}, "trainer": {"learning_rate": 1e-6}},
         {"model": {"base_model": "bm_1", "lora": {}}, "trainer": {"learning_rate": 1e-5}}, Facts(),
     ),
+    "lora_repeatable_sampling": (
+        {"model": {"base_model": "bm_1", "lora": {}}, "rollout": {"repeatable_sampling": True}},
+        {"model": {"base_model": "bm_1"}, "rollout": {"repeatable_sampling": True}}, Facts(),
+    ),
     "trainer_memory": (
         {"trainer": {"num_ranks": 2}}, {"trainer": {"num_ranks": 4, "dtype": "bfloat16"}},
         Facts(parameters=7_000_000_000, slot_memory_bytes=80 * 2**30),

@@ -27,6 +27,7 @@ class FakeRequest:
     ignore_eos: bool
     temperature: float
     spread: int
+    adapter: str | None = None
     reply: list[int] | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)
     output: list[int] = field(default_factory=list)
@@ -64,7 +65,9 @@ class FakeEngine:
         self.places = places  # requests decoded at once; the others wait
         self.kv_tokens = kv_tokens
         self.says_load = True  # False: as a server without /v1/loads
-        self._cache: list[list[int]] = []  # inputs whose keys and values are kept until the next flush
+        self.adapters: dict[str, Path] = {}  # loaded, by name
+        self.unloaded: list[str] = []
+        self._cache: list[tuple[str | None, list[int]]] = []  # adapter and input, until the next flush
         self.token_seconds = token_seconds
         self.api_key = api_key
         self.version = "boot"
@@ -89,6 +92,8 @@ class FakeEngine:
             ("pause_generation", self._pause),
             ("continue_generation", self._continue),
             ("update_weights_from_disk", self._update),
+            ("load_lora_adapter", self._load_adapter),
+            ("unload_lora_adapter", self._unload_adapter),
             ("abort_request", self._abort),
             ("flush_cache", self._flush),
         ):
@@ -174,6 +179,10 @@ class FakeEngine:
             )
         if len(body["input_ids"]) + body["sampling_params"]["max_new_tokens"] > CONTEXT:
             return web.json_response({"error": {"message": "longer than the context"}}, status=400)
+        adapter = body.get("lora_path")
+        if adapter is not None and adapter not in self.adapters:
+            message = f"The following requested LoRA adapters are not loaded: {adapter}"
+            return web.json_response({"error": {"message": message}}, status=400)
         sampling = body["sampling_params"]
         self.seen_temperatures[body["rid"]] = sampling["temperature"]
         self.seen_seeds[body["rid"]] = sampling.get("sampling_seed")
@@ -184,10 +193,11 @@ class FakeEngine:
             ignore_eos=sampling["ignore_eos"],
             temperature=sampling["temperature"],
             spread=self.spread,
+            adapter=adapter,
             reply=self.reply_to(body["input_ids"]) if self.reply_to is not None else None,
         )
-        request.cached_tokens = self._cached(request.prompt)
-        self._cache.append(request.prompt)
+        request.cached_tokens = self._cached(request)
+        self._cache.append((request.adapter, request.prompt))
         self.requests[request.rid] = request
         try:
             await request.done.wait()
@@ -198,9 +208,11 @@ class FakeEngine:
             raise ConnectionResetError
         return web.json_response(_reply(request, spans=self.spans))
 
-    def _cached(self, prompt: list[int]) -> int:
-        """The longest prefix seen since the last flush; the last token is always computed, for its logits."""
-        return max((_common_prefix(prompt[:-1], seen) for seen in self._cache), default=0)
+    def _cached(self, request: FakeRequest) -> int:
+        """The longest prefix seen since the last flush, under the same adapter; the last token is always computed, for
+        its logits."""
+        seen = [prompt for adapter, prompt in self._cache if adapter == request.adapter]
+        return max((_common_prefix(request.prompt[:-1], one) for one in seen), default=0)
 
     async def _pause(self, call: web.Request) -> web.Response:
         mode = (await call.json()).get("mode", "abort")
@@ -234,6 +246,25 @@ class FakeEngine:
         if body["flush_cache"]:
             self._cache.clear()
         return web.json_response({"success": True, "message": "Succeeded to update model weights."})
+
+    async def _load_adapter(self, call: web.Request) -> web.Response:
+        body = await call.json()
+        name, directory = body["lora_name"], Path(body["lora_path"])
+        if self.fail_loads or name in self.adapters or not (directory / "adapter_config.json").is_file():
+            return web.json_response({"success": False, "error_message": f"{name} cannot load"}, status=400)
+        await asyncio.sleep(self.load_delay)
+        self.adapters[name] = directory
+        return web.json_response({"success": True})
+
+    async def _unload_adapter(self, call: web.Request) -> web.Response:
+        name = (await call.json())["lora_name"]
+        if name not in self.adapters:
+            return web.json_response({"success": False, "error_message": f"no {name}"}, status=400)
+        del self.adapters[name]
+        while any(request.adapter == name for request in self.requests.values()):
+            await asyncio.sleep(self.token_seconds)
+        self.unloaded.append(name)
+        return web.json_response({"success": True})
 
     async def _abort(self, call: web.Request) -> web.Response:
         body = await call.json()

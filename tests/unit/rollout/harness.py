@@ -27,7 +27,7 @@ from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.sessions.server import SessionServer
-from gpu_agents.rollout.worker.__main__ import session_server, session_support
+from gpu_agents.rollout.worker.__main__ import expected_tensors, session_server, session_support
 from gpu_agents.rollout.worker.concurrency import WindowLimits
 from gpu_agents.rollout.worker.config import WorkerConfig
 from gpu_agents.rollout.worker.engine_counters import EngineCounters
@@ -35,7 +35,6 @@ from gpu_agents.rollout.worker.engine_handle import EngineHandle
 from gpu_agents.rollout.worker.engine_supervisor import ServingTask
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, RolloutContext
 from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
-from gpu_agents.rollout.worker.manifest import ExpectedTensors
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
@@ -244,6 +243,7 @@ class Harness:
                 reward_scale=self.spec.reward.scale,
                 reward_bias=self.spec.reward.bias,
                 reward_timeout_seconds=60.0,
+                adapters=self.spec.model.lora is not None,
             )
         )
         config = json.loads((self.model_directory / "config.json").read_text())
@@ -264,7 +264,7 @@ class Harness:
             options=options,
             engine=engine,
             controller=controller,
-            expected=ExpectedTensors.of_model(self.model_directory),
+            expected=expected_tensors(self.model_directory, self.spec),
             probe_prompt=template.encode("<|user|>a1<|assistant|>"),
             loads=loads,
         )

@@ -19,6 +19,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 SHAPES = {"model.embed_tokens.weight": (4, 2), "model.norm.weight": (2,)}
+ATTENTION = {f"model.layers.0.self_attn.{name}_proj.weight": (2, 2) for name in "qkvo"}
 
 
 def write_safetensors(path: Path, shapes: dict[str, tuple[int, ...]], *, fill: float = 0.0) -> None:
@@ -61,14 +62,24 @@ def publish(
     return seal(directory, version, shapes)
 
 
-def seal(directory: Path, version: int, shapes: dict[str, tuple[int, ...]]) -> PublishedWeights:
+def publish_adapter(weights: Path, version: int, shapes: dict[str, tuple[int, ...]]) -> PublishedWeights:
+    directory = weights / f"v{version:08d}"
+    directory.mkdir(parents=True)
+    (directory / "adapter_config.json").write_text("{}")
+    write_safetensors(directory / "adapter_model.safetensors", shapes, fill=float(version))
+    return seal(directory, version, shapes, file="adapter_model.safetensors")
+
+
+def seal(
+    directory: Path, version: int, shapes: dict[str, tuple[int, ...]], *, file: str = "model.safetensors"
+) -> PublishedWeights:
     files = [
         {"name": p.name, "bytes": p.stat().st_size, "bucket_sha256": bucket_sha256(p)}
         for p in sorted(directory.iterdir())
         if p.name != "manifest.json"
     ]
     tensors = [
-        {"name": name, "shape": list(shape), "dtype": "float32", "file": "model.safetensors"}
+        {"name": name, "shape": list(shape), "dtype": "float32", "file": file}
         for name, shape in shapes.items()
     ]
     content = json.dumps({"version": version, "files": files, "tensors": tensors}).encode()

@@ -8590,7 +8590,7 @@ export interface components {
              */
             interruptible: boolean;
             /**
-             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version)
+             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version). A run with model.lora always aborts, which pauses no engine
              * @default retract
              * @enum {string}
              */
@@ -9243,7 +9243,7 @@ export interface components {
             max_prompt_tokens?: number | null;
             /** @description running generations are interrupted by a weight update; without it the engine finishes them first, and no trajectory spans versions */
             interruptible?: boolean | null;
-            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version) */
+            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version). A run with model.lora always aborts, which pauses no engine */
             interruption?: ("retract" | "abort") | null;
             /** @description sample each completion from a seed of its own (the run's seed, group, rollout), by SGLang's deterministic inference; slower, and on GPUs only. The same weights then give the same completions, whatever else the engine does: with one engine and staleness.max 0 also in another run */
             repeatable_sampling?: boolean | null;
@@ -18754,7 +18754,7 @@ export interface operations {
                      *         {
                      *           "name": "time/gather_seconds",
                      *           "unit": "seconds",
-                     *           "help": "gather of the full weights"
+                     *           "help": "gather of the weights to publish"
                      *         },
                      *         {
                      *           "name": "time/write_seconds",
@@ -18795,6 +18795,11 @@ export interface operations {
                      *           "name": "weight_sync/delay_seconds",
                      *           "unit": "seconds",
                      *           "help": "announcement to acknowledgement"
+                     *         },
+                     *         {
+                     *           "name": "weight_sync/version_bytes",
+                     *           "unit": "bytes",
+                     *           "help": "files of the published version: a model, or the adapter of a LoRA run"
                      *         },
                      *         {
                      *           "name": "weight_sync/engine_paused_frac",

@@ -6,10 +6,14 @@ and the store of several listens on loopback: it takes a socket that listens alr
 
 SGLang's own check of the key lets health and metrics paths, OPTIONS and every WebSocket through. Jobs of other
 attempts share the loopback interface, so here each request needs the key, and no WebSocket is accepted.
+
+It also fixes one bug of the pinned SGLang: a request that is aborted before it runs is counted as a user of its LoRA
+adapter for ever, so unloading the adapter, and each load after that, never returns.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.abc
 import importlib.machinery
 import socket
@@ -75,9 +79,26 @@ def require_key(auth: ModuleType) -> None:
     auth.decide_request_auth, auth.add_api_key_middleware = decide_for_every_path, add_middleware  # type: ignore[attr-defined]
 
 
+def release_adapters_of_aborted_requests(tokenizer_manager: ModuleType) -> None:
+    manager_class = tokenizer_manager.TokenizerManager
+    handle = manager_class._handle_abort_req
+
+    def handle_and_release(manager: Any, abort: Any) -> None:
+        state = manager.rid_to_state.get(abort.rid)
+        handle(manager, abort)
+        # With a reason, as of a full queue, SGLang releases the adapter itself.
+        if state is not None and state.finished and not abort.finished_reason and state.obj.lora_path:
+            task = asyncio.create_task(manager.lora_registry.release(state.obj.lora_id))
+            manager.asyncio_tasks.add(task)
+            task.add_done_callback(manager.asyncio_tasks.discard)
+
+    manager_class._handle_abort_req = handle_and_release
+
+
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch.distributed.rendezvous": listen_on_loopback,
     "sglang.srt.utils.auth": require_key,
+    "sglang.srt.managers.tokenizer_manager": release_adapters_of_aborted_requests,
 }
 
 

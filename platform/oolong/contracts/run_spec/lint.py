@@ -265,6 +265,12 @@ def _lora_learning_rate_low(spec: RunSpec, facts: Facts) -> str | None:
     return f"learning_rate={rate:g} with model.lora: adapters start at 0 and need about ten times the rate of all weights"
 
 
+def _lora_repeatable_sampling(spec: RunSpec, facts: Facts) -> str | None:
+    if spec.model.lora is None or not spec.rollout.repeatable_sampling:
+        return None
+    return "repeatable_sampling with model.lora: SGLang's deterministic inference has not been tried with adapters"
+
+
 # --- memory and slots
 
 
@@ -392,6 +398,7 @@ RULES: tuple[Rule, ...] = (
     Rule("temperature_odd", "warning", "rl", "/rollout/temperature", _temperature_odd, "Exploration works best near 1: low ones sample the same answer again, high ones noise."),
     Rule("learning_rate_high", "warning", "rl", "/trainer/learning_rate", _learning_rate_high, "Published recipes for models of this size use 1e-6 to 2e-5."),
     Rule("lora_learning_rate_low", "warning", "rl", "/trainer/learning_rate", _lora_learning_rate_low, "Take 1e-5 to 1e-4."),
+    Rule("lora_repeatable_sampling", "warning", "rl", "/rollout/repeatable_sampling", _lora_repeatable_sampling, "Do not rely on equal completions, or train all weights."),
     Rule("trainer_memory", "warning", "any", "/trainer/num_ranks", _trainer_memory, "More ranks, activation_checkpointing: full, fewer microbatch_tokens, offload_optimizer, model.lora, or a smaller model."),
     Rule("engine_memory", "warning", "rl", "/rollout/engine_max_total_tokens", _engine_memory, "Lower it, or take a smaller model."),
     Rule("float32_large", "warning", "any", "/trainer/dtype", _float32_large, "Take bfloat16: master weights stay float32."),

@@ -73,7 +73,8 @@ class RolloutSection(Section):
     interruption: Literal["retract", "abort"] = Field(
         "retract",
         description="how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); "
-        "abort takes its tokens back and sends it again with them (any version)",
+        "abort takes its tokens back and sends it again with them (any version). A run with model.lora always aborts, "
+        "which pauses no engine",
     )
     repeatable_sampling: bool = Field(
         False,

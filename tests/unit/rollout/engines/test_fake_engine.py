@@ -18,14 +18,18 @@ from tests.unit.rollout.fake_engine import FakeEngine
 async def test_the_script_has_the_shape_of_the_real_server(
     check: Callable[[Subject], Awaitable[None]], tmp_path: Path
 ) -> None:
-    for version in (1, 2):
+    adapters = {}
+    for version in (0, 1, 2):
         (tmp_path / str(version)).mkdir()
         (tmp_path / str(version) / "config.json").write_text("{}")
+        adapters[version] = tmp_path / f"adapter-{version}"
+        adapters[version].mkdir()
+        (adapters[version] / "adapter_config.json").write_text("{}")
     async with FakeEngine(token_seconds=0.0005) as engine:
         client = EngineClient(engine.port, engine.api_key, LIMITS)
         await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
         weights = {version: tmp_path / str(version) for version in (1, 2)}
-        subject = Subject(client, engine.port, weights, a_moment=0.03, a_step=0.01)
+        subject = Subject(client, engine.port, weights, tmp_path / "0", adapters, a_moment=0.03, a_step=0.01)
         subject.outputs = lambda: [request.output for request in engine.running]
         await check(subject)
         await client.close()
@@ -52,7 +56,7 @@ def test_a_reply_that_contradicts_itself_is_no_trajectory(
     )
     reply = client_module._Generated(output_ids=[97, 257], meta_info=meta)
     with pytest.raises(EngineError, match=says):
-        client_module._generation(reply, rid="r", only_version=None)
+        client_module._generation(reply, rid="r", only_version=None, adapter=None)
 
 
 async def test_without_spans_a_reply_names_one_version_only(tmp_path: Path) -> None:

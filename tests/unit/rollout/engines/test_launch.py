@@ -21,6 +21,7 @@ from gpu_agents.rollout.engines.launch import (
 from gpu_agents.rollout.worker.__main__ import engine_memory_fraction, launch_plan
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.run_spec import LoraSection
 from tests.support.cuda_toolkit import make_toolkit
 from tests.support.tiny_specs import tiny_run_spec
 
@@ -48,6 +49,19 @@ def test_deterministic_inference_is_asked_of_an_engine_on_a_gpu_alone() -> None:
     flag = "--enable-deterministic-inference"
     assert flag not in command(plan("cuda", None))
     assert flag in command(dataclasses.replace(plan("cuda", None), deterministic=True))
+
+
+def test_an_engine_of_a_lora_run_takes_adapters_of_its_rank_and_of_all_layers_that_it_fuses() -> None:
+    lora = LoraSection(rank=8, targets=["v_proj", "o_proj"])
+    on_cpu, on_gpu = (
+        command(dataclasses.replace(plan(device, None), lora=lora)) for device in ("cpu", "cuda")
+    )
+    for words in (on_cpu, on_gpu):
+        assert "--enable-lora" in words and words[words.index("--max-lora-rank") + 1] == "8"
+        assert words[words.index("--lora-target-modules") + 1 :] == ["q_proj", "k_proj", "v_proj", "o_proj"]
+    assert on_cpu[on_cpu.index("--lora-backend") + 1] == "torch_native"
+    assert "--lora-backend" not in on_gpu
+    assert "--enable-lora" not in command(plan("cpu", None))
 
 
 def test_repeatable_sampling_on_a_cpu_is_refused_with_its_reason(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from oolong.contracts.rollout import AckedProbe, Probe
-from oolong.contracts.run_spec import WeightSyncSection
+from oolong.contracts.run_spec import LoraSection, WeightSyncSection
 from oolong.contracts.telemetry import Outbox
-from trainers.distributed.fsdp import gather_full_tensors
+from trainers.distributed.fsdp import gather_adapters, gather_full_tensors
+from trainers.models.lora import add_adapters
 from trainers.models.packed_row import pack_row
 from trainers.models.policy import load_policy, weightless_policy
 from trainers.models.tiny import make_tiny_model
@@ -23,15 +24,20 @@ Weights = dict[str, torch.Tensor]
 
 @pytest.fixture
 def verifier(tiny_model: Path, tmp_path: Path) -> LogprobVerifier:
+    return make_verifier(tiny_model, tmp_path)
+
+
+def make_verifier(model: Path, directory: Path, *, lora: LoraSection | None = None) -> LogprobVerifier:
     return LogprobVerifier(
         None,  # type: ignore[arg-type]  # its thread, which alone calls the controller, is not started
-        Outbox(tmp_path, 0),
-        model_directory=tiny_model,
+        Outbox(directory, 0),
+        model_directory=model,
         section=WeightSyncSection(probe_first_versions=10, probe_every=10),
         tolerance=1e-4,
         first_version=0,
         dtype=torch.float32,
         device=torch.device("cpu"),
+        lora=lora,
     )
 
 
@@ -60,6 +66,23 @@ def test_weights_return_for_reuse_once_nothing_compares_with_them(
     monkeypatch.setattr(verifier, "_tolerance", 1e9)
     verifier._compare(AckedProbe(worker_id="w", version=1, probe=probe))
     assert returned[0] is None and returned[1] is versions[2]
+
+
+def test_comparison_of_an_adapter_version_computes_the_adapted_policys_logprobs(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    lora = LoraSection(rank=4)
+    policy = add_adapters(load_policy(tiny_model), lora, seed=1)
+    for name, parameter in policy.named_parameters():
+        if name.endswith("lora_b"):
+            torch.nn.init.normal_(parameter, std=0.1)
+    verifier = make_verifier(tiny_model, tmp_path, lora=lora)
+    adapters = gather_adapters(policy, dtype=torch.float32)
+    probe = Probe(prompt_token_ids=[1, 2, 3], token_ids=[4, 5], logprobs=[0.0, 0.0])
+    row = pack_row([[1, 2, 3, 4, 5]], [[3, 4]])
+    expected = policy(row)[0].tolist()
+    assert verifier._own_logprobs(adapters, probe).tolist() == pytest.approx(expected, abs=1e-6)
+    assert expected != pytest.approx(load_policy(tiny_model)(row)[0].tolist(), abs=1e-3)
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])

@@ -8,7 +8,10 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from trainers.distributed.fsdp import gather_full_tensors
+from gpu_agents.rollout.worker.manifest import ExpectedTensors, check_weights
+from oolong.contracts.run_spec import LoraSection
+from trainers.distributed.fsdp import gather_adapters, gather_full_tensors
+from trainers.models.lora import add_adapters, engine_tensors
 from trainers.models.policy import load_policy
 from trainers.rl.weight_publisher import WeightPublisher
 
@@ -51,6 +54,24 @@ def test_manifest_lists_every_file_and_tensor(tiny_model: Path, tmp_path: Path) 
     assert {one["name"]: (one["shape"], one["dtype"]) for one in manifest["tensors"]} == {
         name: (list(tensor.shape), "BF16") for name, tensor in tensors.items()
     }
+
+
+def test_adapter_version_has_the_tensors_that_an_engine_expects_and_is_small(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    lora = LoraSection(rank=2, targets=["v_proj", "down_proj"])
+    policy = add_adapters(load_policy(tiny_model), lora, seed=1)
+    tensors = engine_tensors(policy, gather_adapters(policy, dtype=torch.float32))
+    published = WeightPublisher(tmp_path, tiny_model, lora=lora).write(4, tensors)
+    directory = Path(published.directory)
+    check_weights(published, ExpectedTensors.of_adapter(tiny_model, lora))
+    config = json.loads((directory / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"]) == (2, 32.0)
+    assert config["target_modules"] == ["down_proj", "k_proj", "q_proj", "v_proj"]
+    on_disk = sum(path.stat().st_size for path in directory.iterdir())
+    assert on_disk < (tiny_model / "model.safetensors").stat().st_size / 5
+    fused = [one for name, one in tensors.items() if ".q_proj." in name or ".k_proj." in name]
+    assert fused and not any(one.any() for one in fused), "layers without an adapter of their own got one"
 
 
 def test_republishing_a_version_replaces_an_earlier_attempts_directory(

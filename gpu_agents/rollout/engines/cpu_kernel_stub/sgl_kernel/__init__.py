@@ -2,7 +2,13 @@
 
 SGLang imports names from it on every platform, and on such a CPU calls none of them: its own torch code
 does the work. This module satisfies the import and raises if a name is ever called.
+
+Every process that computes imports it, so it is also where pinned memory is turned off.
 """
+
+import unpinned_memory  # type: ignore[import-not-found]  # it is beside this package on the engine's path
+
+unpinned_memory.install()
 
 
 def __getattr__(name):  # type: ignore[no-untyped-def]

@@ -1,5 +1,5 @@
 import { Button, Group } from "@mantine/core";
-import { IconChartLine, IconCopy } from "@tabler/icons-react";
+import { IconChartLine, IconCopy, IconPencil } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearchParams } from "react-router";
 
@@ -72,6 +72,7 @@ function Header({ run }: { run: Run }) {
       <fieldset disabled={readOnly !== null} title={readOnly ?? undefined} className={classes.controls} data-testid="run-controls">
         <Group gap={8}>
           <Button variant="default" component={Link} to={comparePath([run.id])} leftSection={<IconChartLine size={14} />}>Compare</Button>
+          {readOnly === null && run.status === "DRAFT" && <Button component={Link} to={`/runs/new?draft=${run.id}`} leftSection={<IconPencil size={14} />}>Edit draft</Button>}
           {readOnly === null && <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Clone</Button>}
           <ChangeButton run={run} />
           {!isFailure(run) && <LifecycleButtons run={run} />}

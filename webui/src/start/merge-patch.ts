@@ -11,3 +11,14 @@ export function mergePatch(from: Json, to: Json): Json {
   });
   return Object.fromEntries([...removed, ...written]);
 }
+
+/** The spec with the values of a template in place of its own; null takes a value away (RFC 7396). */
+export function withTemplate(spec: Json, template: Json): Json {
+  const merged: Json = { ...spec };
+  for (const [key, value] of Object.entries(template)) {
+    const inner = object(value);
+    if (value === null) delete merged[key];
+    else merged[key] = inner === null ? value : withTemplate(object(merged[key]) ?? {}, inner);
+  }
+  return merged;
+}

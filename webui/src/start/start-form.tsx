@@ -1,5 +1,5 @@
 import { Anchor, Button, TextInput } from "@mantine/core";
-import { IconCopy, IconDeviceFloppy, IconDownload } from "@tabler/icons-react";
+import { IconCopy, IconDeviceFloppy, IconDownload, IconTemplate } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useCallback, useEffect, useState } from "react";
 import { useSearchParams } from "react-router";
@@ -12,6 +12,7 @@ import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { count, titleOf } from "./faults.ts";
+import { withTemplate } from "./merge-patch.ts";
 import { OriginCards } from "./origin-cards.tsx";
 import { needsCheckpoint, ORIGINS, presetsOf, specFor, defaultPreset, type Available, type Origin } from "./origins.ts";
 import { PresetSelect } from "./preset-select.tsx";
@@ -26,6 +27,7 @@ import { useStart } from "./use-start.ts";
 
 const TextView = lazy(() => import("./text-view.tsx"));
 const CopyAs = lazy(() => import("./copy-as.tsx"));
+const TemplatesDialog = lazy(() => import("./templates-dialog.tsx"));
 
 export type Start = { origin: Origin; preset: string; spec: Json };
 
@@ -42,6 +44,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
   const [words, setWords] = useState("");
   const [target, setTarget] = useState<string | null>(null);
   const [isCopying, setCopying] = useState(false);
+  const [hasTemplates, setTemplates] = useState(false);
   const text = useSpecText(view === "yaml" || state.text !== null);
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const { validation, plan } = useCheck(state.spec);
@@ -126,6 +129,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
             onFocus={(pointer) => { if (state.syntaxError !== null) show("yaml"); setTarget(pointer); }}
           >
             {readOnly === null && <Button variant="default" loading={run.isSaving} disabled={state.syntaxError !== null} onClick={run.save} leftSection={<IconDeviceFloppy size={14} />} title="Keep the spec without starting it" data-testid="save-draft">Save draft</Button>}
+            <Button variant="default" disabled={state.syntaxError !== null} onClick={() => setTemplates(true)} leftSection={<IconTemplate size={14} />}>Templates</Button>
             <Button variant="default" disabled={state.syntaxError !== null} onClick={() => setCopying(true)} leftSection={<IconCopy size={14} />} data-testid="copy-as">Copy as</Button>
             <Button variant="default" onClick={() => void import("./copy-as.tsx").then(({ downloadYaml }) => downloadYaml(state))} leftSection={<IconDownload size={14} />}>run.yaml</Button>
           </StartPanel>
@@ -146,6 +150,11 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
         </aside>
       </div>
       <p className="visually-hidden" role="status">{errors.length > 0 ? `${count(errors.length, "error")}, first: ${titleOf(errors[0]!.pointer)}` : ""}</p>
+      {hasTemplates && (
+        <Suspense fallback={null}>
+          <TemplatesDialog spec={state.spec} readOnly={readOnly !== null} onUse={(template) => setState((old) => stateOf(withTemplate(old.spec, template.spec as Json)))} onClose={() => setTemplates(false)} />
+        </Suspense>
+      )}
       {isCopying && <Suspense fallback={null}><CopyAs state={state} onClose={() => setCopying(false)} /></Suspense>}
     </>
   );

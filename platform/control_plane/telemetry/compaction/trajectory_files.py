@@ -160,7 +160,7 @@ def _decode_tokens(sample: TrajectorySample, waiting: TrajectoryTokens) -> Token
     )
 
 
-def _numbers_or_none(values: bytes) -> list[float | None]:
+def _numbers_or_none(values: bytes | memoryview[int]) -> list[float | None]:
     numbers = np.frombuffer(bytes(values), dtype="<f4")
     return [None if math.isnan(number) else number for number in numbers.tolist()]
 

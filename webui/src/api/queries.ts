@@ -44,11 +44,6 @@ export const savedViews = queryOptions({
   queryFn: async ({ signal }) => (await get("/api/v1/saved-views", { query: { limit: 200 } }, signal)).data,
 });
 
-export const runTemplates = queryOptions({
-  queryKey: ["run-templates"],
-  queryFn: async ({ signal }) => (await get("/api/v1/run-templates", { query: { limit: 200 } }, signal)).data,
-});
-
 /** Reward curves of at most 100 runs. */
 export const sparklines = (ids: string[]) =>
   queryOptions({

@@ -14,7 +14,7 @@ type Props = { spec: Json; readOnly: boolean; onUse: (template: Template) => voi
 
 /** The templates of the project and the team: begin with one, keep the spec of the page as one, or delete one. */
 export default function TemplatesDialog({ spec, readOnly, onUse, onClose }: Props) {
-  const { data, error, refetch } = useQuery(queries.runTemplates);
+  const { data, error, refetch } = useQuery(queries.templates);
   return (
     <Modal opened onClose={onClose} title="Templates" size="lg" closeButtonProps={{ "aria-label": "Close" }}>
       <Stack gap="md">
@@ -33,7 +33,7 @@ function Row({ template, readOnly, onUse }: { template: Template; readOnly: bool
   const client = useQueryClient();
   const drop = useMutation({
     mutationFn: () => remove("/api/v1/run-templates/{template_id}", { path: { template_id: template.id } }),
-    onSuccess: () => client.invalidateQueries({ queryKey: queries.runTemplates.queryKey }),
+    onSuccess: () => client.invalidateQueries({ queryKey: queries.templates.queryKey }),
   });
   return (
     <li>
@@ -65,7 +65,7 @@ function SaveForm({ spec, templates }: { spec: Json; templates: Template[] }) {
     mutationFn: () => (existing === undefined
       ? post("/api/v1/run-templates", { body: { name: name.trim(), description, spec, for_team: forTeam } })
       : post("/api/v1/run-templates/{template_id}/versions", { path: { template_id: existing.id }, body: { spec } })),
-    onSuccess: async () => { setName(""); setDescription(""); await client.invalidateQueries({ queryKey: queries.runTemplates.queryKey }); },
+    onSuccess: async () => { setName(""); setDescription(""); await client.invalidateQueries({ queryKey: queries.templates.queryKey }); },
   });
   return (
     <form className={classes.form} onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>

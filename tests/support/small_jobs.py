@@ -79,7 +79,9 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-async def _main(server: str, directory: str, token: str, name: str, slots: str, peer_address: str) -> None:
+async def _main(
+    server: str, directory: str, token: str, name: str, slots: str, peer_address: str = ""
+) -> None:
     settings = AgentSettings(
         server=server,
         data_directory=Path(directory),

@@ -391,8 +391,10 @@ CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
     after_a_prefill_every_member_of_a_group_finds_the_prompt_in_the_cache,
     a_prefill_waits_through_a_pause,
     an_engine_says_how_busy_it_is,
+    an_idle_engine_flushes,
+]
+ADAPTER_CHECKS: list[Callable[[Subject], Awaitable[None]]] = [
     an_adapter_loads_beside_a_request_of_another_one,
     a_prefix_in_the_cache_belongs_to_its_adapter,
     an_adapter_on_other_weights_than_those_of_the_boot_is_no_version,
-    an_idle_engine_flushes,
 ]

@@ -15,6 +15,7 @@ import pytest
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from gpu_agents.rollout.engines.errors import EngineTooOld
 from tests.integration.rollout.conformance import (
+    ADAPTER_CHECKS,
     CHECKS,
     LIMITS,
     PROMPT,
@@ -72,7 +73,7 @@ async def a_fifth_of_a_long_request(client: EngineClient) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*CHECKS, *ADAPTER_CHECKS], ids=lambda check: check.__name__)
 async def test_the_real_server_keeps_the_contract(
     check: Callable[[Subject], Awaitable[None]], subject: Subject
 ) -> None:

@@ -46,7 +46,7 @@ async def test_the_emulated_device_has_the_shape_of_the_real_server(
         client = EngineClient(engine.port, "key", LIMITS)
         await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
         weights = {version: tmp_path / str(version) for version in (1, 2)}
-        subject = Subject(client, engine.port, weights, a_moment=0.05, a_step=0.02)
+        subject = Subject(client, engine.port, weights, tmp_path / "1", {}, a_moment=0.05, a_step=0.02)
         subject.outputs = lambda: [request.output for request in engine.running]
         await check(subject)
         await client.close()

@@ -10,11 +10,11 @@ import pytest
 from gpu_agents.rollout.engines import client as client_module
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from gpu_agents.rollout.engines.errors import EngineError, EngineTooOld
-from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
+from tests.integration.rollout.conformance import ADAPTER_CHECKS, CHECKS, LIMITS, Subject
 from tests.unit.rollout.fake_engine import FakeEngine
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*CHECKS, *ADAPTER_CHECKS], ids=lambda check: check.__name__)
 async def test_the_script_has_the_shape_of_the_real_server(
     check: Callable[[Subject], Awaitable[None]], tmp_path: Path
 ) -> None:

@@ -33,9 +33,9 @@ def main() -> None:
         time.sleep(max(0.0, floor - spent))
 
     class PacedLearner(train_loop.Learner):
-        def train(self, plan: Any, timer: Any) -> Any:
+        def train(self, plan: Any, timer: Any, **options: Any) -> Any:
             began = time.perf_counter()
-            outcome = super().train(plan, timer)
+            outcome = super().train(plan, timer, **options)
             sequences = [
                 one
                 for minibatch in plan.minibatches

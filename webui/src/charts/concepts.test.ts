@@ -20,8 +20,11 @@ test("each concept is a page, and a heading of it", () => {
   }
 });
 
-test("the charts of a run lead to a page of their own, where there is one", () => {
+/** Metrics without a concept of their own: the list of all metrics explains them. */
+const WITHOUT_CONCEPT = new Set(["perf", "sft", "time"]);
+
+test("each chart of a run has a concept, or is known to have none", () => {
   assert.equal(conceptOf("staleness/mean"), "concepts/staleness");
-  assert.equal(conceptOf("time/step_seconds"), "reference/metrics");
-  for (const plan of [...RL_CHARTS, ...SFT_CHARTS]) for (const { metric } of plan.lines) assert.ok(conceptOf(metric).includes("/"), metric);
+  const areas = [...RL_CHARTS, ...SFT_CHARTS].flatMap(({ lines }) => lines.map(({ metric }) => metric.split("/")[0]!));
+  assert.deepEqual(new Set(areas.filter((area) => CONCEPTS[area] === undefined)), WITHOUT_CONCEPT);
 });

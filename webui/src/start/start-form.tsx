@@ -18,7 +18,6 @@ import { needsCheckpoint, ORIGINS, presetsOf, specFor, defaultPreset, type Avail
 import { PresetSelect } from "./preset-select.tsx";
 import { Errors, PlanFacts, StartPanel, Warnings } from "./rail.tsx";
 import { SampleNotice } from "./sample-notice.tsx";
-import { SimulationPanel } from "./simulation-panel.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { stateOf, withKey } from "./spec-state.ts";
 import classes from "./start-page.module.css";
@@ -26,6 +25,7 @@ import { useCheck } from "./use-check.ts";
 import { useStart } from "./use-start.ts";
 
 const TextView = lazy(() => import("./text-view.tsx"));
+const SimulationPanel = lazy(() => import("./simulation-panel.tsx").then(({ SimulationPanel }) => ({ default: SimulationPanel })));
 const CopyAs = lazy(() => import("./copy-as.tsx"));
 const TemplatesDialog = lazy(() => import("./templates-dialog.tsx"));
 
@@ -45,6 +45,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
   const [target, setTarget] = useState<string | null>(null);
   const [isCopying, setCopying] = useState(false);
   const [hasTemplates, setTemplates] = useState(false);
+  const [simulates, setSimulates] = useState(false);
   const text = useSpecText(view === "yaml" || state.text !== null);
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const { validation, plan } = useCheck(state.spec);
@@ -140,12 +141,13 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
             {state.syntaxError === null && <Warnings warnings={check.warnings} onFocus={setTarget} />}
             {state.syntaxError === null && <PlanFacts plan={plan.data} isLoading={plan.isLoading} />}
             <ProblemNotice error={plan.error} retry={() => void plan.refetch()} />
-            {(state.spec["kind"] ?? "rl") === "rl" && (
+            {(state.spec["kind"] ?? "rl") === "rl" && !simulates && <Button variant="default" onClick={() => setSimulates(true)}>Expected speed</Button>}
+            {(state.spec["kind"] ?? "rl") === "rl" && simulates && <Suspense fallback={<Waiting />}>
               <SimulationPanel
                 spec={state.spec} canSimulate={check.valid === true && state.syntaxError === null}
                 onUse={(engines, ranks) => { write(["rollout", "engines"], engines); write(["trainer", "num_ranks"], ranks); }}
               />
-            )}
+            </Suspense>}
           </div>
         </aside>
       </div>

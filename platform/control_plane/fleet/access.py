@@ -6,12 +6,16 @@ pool; a role in a project or team grants no rights on nodes.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.core.api.errors import Problem, not_found, or_not_found
 from control_plane.fleet.models import DEFAULT_POOL, Node, Pool, PoolTeam
+
+Named = TypeVar("Named", Team, Project)
 
 HOW_TO_MANAGE = (
     "ask a pool admin, or ask an installation admin to appoint you: oolong pool admins add {pool} {user}"
@@ -29,6 +33,11 @@ def teams_of(pool: str | None) -> QuerySet[Team]:
     """The teams that may use a pool. None is the pool of a revoked node, which no team may use."""
     is_open = Exists(Pool.objects.filter(pk=pool, all_teams=True))
     return Team.objects.filter(Q(is_open) | Q(pk__in=PoolTeam.objects.filter(pool=pool).values("team")))
+
+
+def by_id_or_name(rows: QuerySet[Named], given: str) -> Named | None:
+    """The row with this ID, else with this name: one row's name may equal another's ID."""
+    return rows.filter(pk=given).first() or rows.filter(name=given).first()
 
 
 def projects_of(pool: str | None) -> list[str]:

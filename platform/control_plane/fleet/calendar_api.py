@@ -218,9 +218,7 @@ def _with_ended(request: Request) -> bool:
 
 
 def _team(pool: Pool, named: str) -> Team:
-    """One team's name may equal another team's ID; IDs win."""
-    teams = access.teams_of(pool.pk)
-    team = teams.filter(pk=named).first() or teams.filter(name=named).first()
+    team = access.by_id_or_name(access.teams_of(pool.pk), named)
     if team is None:
         raise _unknown(
             "team", f"no team {named!r} may use pool {pool.name!r}; see oolong pool teams list {pool.name}"
@@ -231,8 +229,7 @@ def _team(pool: Pool, named: str) -> Team:
 def _project(team: Team, named: str | None) -> Project | None:
     if named is None:
         return None
-    projects = Project.objects.filter(team=team)
-    project = projects.filter(pk=named).first() or projects.filter(name=named).first()
+    project = access.by_id_or_name(Project.objects.filter(team=team), named)
     if project is None:
         raise _unknown("project", f"team {team.name!r} has no project {named!r}; name one of its projects")
     return project

@@ -155,8 +155,7 @@ class PoolTeamsView(ApiView):
         The team's runs may be scheduled on its nodes, up to the quota when one is given.
         """
         pool, named = get_pool(pool_name), body_of(BindTeamSerializer, request)["team"]
-        # One team's name may equal another team's ID; IDs win.
-        team = Team.objects.filter(pk=named).first() or Team.objects.filter(name=named).first()
+        team = access.by_id_or_name(Team.objects.all(), named)
         if team is None:
             raise _unknown_error("team", named, "see GET /api/v1/teams")
         pools.bind_team(pool, team)

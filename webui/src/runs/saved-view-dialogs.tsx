@@ -2,24 +2,24 @@ import { Button, Checkbox, Group, Modal, Stack, Text, TextInput } from "@mantine
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { patch, post, remove as removeAt } from "../api/http.ts";
+import { patch, post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { RunView } from "../api/schema.d.ts";
+import { Confirm } from "../common/confirm.tsx";
 import { ProblemNotice } from "../common/notices.tsx";
 import { viewQuery } from "./saved-view-query.ts";
-
-function useChange<T>(change: (value: T) => Promise<unknown>, onDone: () => void) {
-  const client = useQueryClient();
-  return useMutation({ mutationFn: change, onSuccess: async () => { await client.invalidateQueries({ queryKey: queries.savedViews.queryKey }); onDone(); } });
-}
 
 export function SaveDialog({ search, own, onClose }: { search: URLSearchParams; own: RunView[]; onClose: () => void }) {
   const [name, setName] = useState("");
   const [shared, setShared] = useState(false);
   const replaced = own.find((view) => view.name === name.trim());
-  const save = useChange((query: Record<string, string[]>) => (replaced === undefined
-    ? post("/api/v1/saved-views", { body: { name: name.trim(), query, shared } })
-    : patch("/api/v1/saved-views/{view_id}", { path: { view_id: replaced.id }, body: { query, shared } })), onClose);
+  const client = useQueryClient();
+  const save = useMutation({
+    mutationFn: (query: Record<string, string[]>) => (replaced === undefined
+      ? post("/api/v1/saved-views", { body: { name: name.trim(), query, shared } })
+      : patch("/api/v1/saved-views/{view_id}", { path: { view_id: replaced.id }, body: { query, shared } })),
+    onSuccess: async () => { await client.invalidateQueries({ queryKey: queries.savedViews.queryKey }); onClose(); },
+  });
   return (
     <Modal opened onClose={onClose} title="Save these filters">
       <form onSubmit={(event) => { event.preventDefault(); save.mutate(viewQuery(search)); }}>
@@ -39,17 +39,12 @@ export function SaveDialog({ search, own, onClose }: { search: URLSearchParams; 
 }
 
 export function RemoveDialog({ view, onClose }: { view: RunView; onClose: () => void }) {
-  const remove = useChange(() => removeAt("/api/v1/saved-views/{view_id}", { path: { view_id: view.id } }), onClose);
   return (
-    <Modal opened onClose={onClose} title={`Delete “${view.name}”?`}>
-      <Stack gap="sm">
-        <ProblemNotice error={remove.error} />
-        <Text size="sm">{view.shared ? "Everybody in the project loses this view." : "Only you have this view."} The runs stay.</Text>
-        <Group justify="flex-end" gap={8}>
-          <Button variant="default" onClick={onClose} data-autofocus>Cancel</Button>
-          <Button color="red" loading={remove.isPending} onClick={() => remove.mutate(undefined)}>Delete view</Button>
-        </Group>
-      </Stack>
-    </Modal>
+    <Confirm
+      title={`Delete “${view.name}”?`} action="Delete view" changes={[queries.savedViews.queryKey]} onClose={onClose}
+      run={() => remove("/api/v1/saved-views/{view_id}", { path: { view_id: view.id } })}
+    >
+      {view.shared ? "Everybody in the project loses this view." : "Only you have this view."} The runs stay.
+    </Confirm>
   );
 }

@@ -1,3 +1,4 @@
+import "@mantine/core/styles/NumberInput.css";
 import { Button, NumberInput, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";

@@ -45,7 +45,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
   const [target, setTarget] = useState<string | null>(null);
   const [isCopying, setCopying] = useState(false);
   const [hasTemplates, setTemplates] = useState(false);
-  const [simulates, setSimulates] = useState(false);
+  const [isSimulating, setSimulating] = useState(false);
   const text = useSpecText(view === "yaml" || state.text !== null);
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const { validation, plan } = useCheck(state.spec);
@@ -80,6 +80,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
     ...old, spec: withKey(old.spec, path, value), text: old.text === null || text === null ? null : text.withValue(old.text, path, value),
   }));
   const lineOf = (pointer: string) => (view === "yaml" && text !== null ? text.lineOf(state.text ?? text.asYaml(state.spec), pointer) : null);
+  const isRl = (state.spec["kind"] ?? "rl") === "rl";
   const asksForCheckpoint = view === "form" && needsCheckpoint(state.spec) && available.hasCheckpoint;
   return (
     <>
@@ -141,13 +142,15 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
             {state.syntaxError === null && <Warnings warnings={check.warnings} onFocus={setTarget} />}
             {state.syntaxError === null && <PlanFacts plan={plan.data} isLoading={plan.isLoading} />}
             <ProblemNotice error={plan.error} retry={() => void plan.refetch()} />
-            {(state.spec["kind"] ?? "rl") === "rl" && !simulates && <Button variant="default" onClick={() => setSimulates(true)}>Expected speed</Button>}
-            {(state.spec["kind"] ?? "rl") === "rl" && simulates && <Suspense fallback={<Waiting />}>
-              <SimulationPanel
-                spec={state.spec} canSimulate={check.valid === true && state.syntaxError === null}
-                onUse={(engines, ranks) => { write(["rollout", "engines"], engines); write(["trainer", "num_ranks"], ranks); }}
-              />
-            </Suspense>}
+            {isRl && !isSimulating && <Button variant="default" onClick={() => setSimulating(true)}>Expected speed</Button>}
+            {isRl && isSimulating && (
+              <Suspense fallback={<Waiting />}>
+                <SimulationPanel
+                  spec={state.spec} canSimulate={check.valid === true && state.syntaxError === null}
+                  onUse={(engines, ranks) => { write(["rollout", "engines"], engines); write(["trainer", "num_ranks"], ranks); }}
+                />
+              </Suspense>
+            )}
           </div>
         </aside>
       </div>

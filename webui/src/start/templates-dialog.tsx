@@ -5,6 +5,7 @@ import { useState } from "react";
 import { post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Template } from "../api/schema.d.ts";
+import { Confirm } from "../common/confirm.tsx";
 import { ago } from "../common/format.ts";
 import type { Json } from "../common/json.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -30,27 +31,23 @@ export default function TemplatesDialog({ spec, readOnly, onUse, onClose }: Prop
 
 function Row({ template, readOnly, onUse }: { template: Template; readOnly: boolean; onUse: () => void }) {
   const [isAsking, setAsking] = useState(false);
-  const client = useQueryClient();
-  const drop = useMutation({
-    mutationFn: () => remove("/api/v1/run-templates/{template_id}", { path: { template_id: template.id } }),
-    onSuccess: () => client.invalidateQueries({ queryKey: queries.templates.queryKey }),
-  });
   return (
     <li>
       <div className={classes.text}>
         <strong>{template.ref}</strong> {template.of_team && <span className={classes.faint}>of the team</span>}
         {template.description !== "" && <p>{template.description}</p>}
         <p className={classes.faint}>by {template.created_by}, {ago(template.created_at)}</p>
-        <ProblemNotice error={drop.error} />
-        {isAsking && (
-          <p role="alert">
-            All {template.versions.length} versions are deleted. Runs that were made from it stay.{" "}
-            <Button size="compact-xs" variant="default" onClick={() => setAsking(false)}>Cancel</Button> <Button size="compact-xs" color="red" loading={drop.isPending} onClick={() => drop.mutate()}>Delete template</Button>
-          </p>
-        )}
       </div>
       <Button size="compact-sm" variant="default" onClick={onUse} aria-label={`Use ${template.name}`}>Use</Button>
-      {!readOnly && !isAsking && <Button size="compact-sm" variant="subtle" color="red" onClick={() => setAsking(true)} aria-label={`Delete ${template.name}`}>Delete</Button>}
+      {!readOnly && <Button size="compact-sm" variant="subtle" color="red" onClick={() => setAsking(true)} aria-label={`Delete ${template.name}`}>Delete</Button>}
+      {isAsking && (
+        <Confirm
+          title={`Delete ${template.name}?`} action="Delete template" changes={[queries.templates.queryKey]} onClose={() => setAsking(false)}
+          run={() => remove("/api/v1/run-templates/{template_id}", { path: { template_id: template.id } })}
+        >
+          All {template.versions.length} versions are deleted. Runs that were made from it stay.
+        </Confirm>
+      )}
     </li>
   );
 }

@@ -79,16 +79,23 @@ def wait_for_points(page: Page, more_than: int) -> None:
 def zoomed_plot(page: Page) -> Locator:
     """The plot of the reward, after a drag across a part of it."""
     plot = page.locator("[data-chart=reward] [role=img]")
-    while not plot.get_attribute("data-zoom"):  # a drag misses while the page above it still grows
-        box = plot.locator(".u-over").bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=5)
-        page.mouse.up()
-        page.evaluate(TWO_FRAMES)
+    while not drag_across(page, plot):  # the page above it still grew
+        pass
     expect(plot).to_have_attribute("data-zoom", re.compile(r"^[\d.]+ [\d.]+$"))
     return plot
+
+
+def drag_across(page: Page, plot: Locator) -> bool:
+    """Drag across a part of the plot. Returns whether the plot saw it: what it selects then has a width."""
+    box = plot.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=5)
+    page.evaluate(TWO_FRAMES)
+    is_seen = bool(plot.locator(".u-select").evaluate("element => element.offsetWidth > 0"))
+    page.mouse.up()
+    return is_seen
 
 
 def test_a_page_opens_at_its_top(page: Page, log_in: Callable[[], None], long_run: str) -> None:

@@ -65,6 +65,7 @@ from oolong.model_validation.chat_template import TemplateSource, render
 from oolong.model_validation.errors import file_fault
 from oolong.model_validation.rendering import CONVERSATION, Preview
 from oolong.sandbox import SandboxUnsupported
+from tests.support.table_copies import Copies, copy_what_is_made
 from tests.support.tiny_specs import tiny_spec
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
@@ -367,9 +368,30 @@ def person(db: None) -> Callable[..., Person]:
     return make_person
 
 
+@pytest.fixture(scope="session")
+def copies_of_alice() -> list[tuple[Person, Copies]]:
+    """She and what `make_alice` adds to empty tables, once a test has made her."""
+    return []
+
+
 @pytest.fixture
-def alice(db: None, clock: Clock) -> Person:
-    return make_alice()
+def alice(
+    db: None, clock: Clock, copies_of_alice: list[tuple[Person, Copies]], tmp_path_factory: Any
+) -> Person:
+    if User.objects.exists() or clock.now != Clock().now:
+        return make_alice()
+    folder = settings.ENVIRONMENT.data_dir
+    if not copies_of_alice:
+        made: list[Person] = []
+        copies = copy_what_is_made(
+            lambda: made.append(make_alice()), folder=folder, kept=tmp_path_factory.mktemp("alice") / "store"
+        )
+        copies_of_alice.append((made[0], copies))
+        return made[0]
+    person, copies = copies_of_alice[0]
+    copies.restore(folder)
+    user, project = User.objects.get(pk=person.user.pk), Project.objects.get(pk=person.project.pk)
+    return Person(user, project, person.token)
 
 
 @pytest.fixture

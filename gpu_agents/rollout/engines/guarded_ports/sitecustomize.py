@@ -9,6 +9,9 @@ attempts share the loopback interface, so here each request needs the key, and n
 
 It also fixes one bug of the pinned SGLang: a request that is aborted before it runs is counted as a user of its LoRA
 adapter for ever, so unloading the adapter, and each load after that, never returns.
+
+On a CPU the engine's processes are forked instead of spawned: each would import SGLang and torch again, which takes
+more than starting the engine does otherwise. With a GPU a fork could inherit a CUDA context, so there they are spawned.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from __future__ import annotations
 import asyncio
 import importlib.abc
 import importlib.machinery
+import multiprocessing
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
@@ -95,10 +100,20 @@ def release_adapters_of_aborted_requests(tokenizer_manager: ModuleType) -> None:
     manager_class._handle_abort_req = handle_and_release
 
 
+def fork_on_a_cpu(engine: ModuleType) -> None:
+    if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
+        return
+    forking = multiprocessing.get_context("fork")
+    engine.mp = SimpleNamespace(  # type: ignore[attr-defined]
+        Process=forking.Process, Pipe=forking.Pipe, set_start_method=lambda method, force=False: None
+    )
+
+
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch.distributed.rendezvous": listen_on_loopback,
     "sglang.srt.utils.auth": require_key,
     "sglang.srt.managers.tokenizer_manager": release_adapters_of_aborted_requests,
+    "sglang.srt.entrypoints.engine": fork_on_a_cpu,
 }
 
 

@@ -73,7 +73,14 @@ SUITES = (
             ),
         ),
     ),
-    Suite("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
+    Suite(
+        "trainer-integration",
+        paths=("tests/integration/trainers",),
+        parallel_parts=(
+            ("tests/integration/trainers/test_rl_trainer.py", "tests/integration/trainers/test_sft_trainer.py"),
+        ),
+        in_node_environment=True,
+    ),
     # Runs in under two minutes: required for each change of the sandbox.
     Suite("attacks", paths=("tests/sandbox",), marker="core"),
     Suite(

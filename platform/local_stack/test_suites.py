@@ -77,7 +77,10 @@ SUITES = (
         "trainer-integration",
         paths=("tests/integration/trainers",),
         parallel_parts=(
-            ("tests/integration/trainers/test_rl_trainer.py", "tests/integration/trainers/test_sft_trainer.py"),
+            (
+                "tests/integration/trainers/test_rl_trainer.py",
+                "tests/integration/trainers/test_sft_trainer.py",
+            ),
         ),
         in_node_environment=True,
     ),

@@ -26,4 +26,5 @@ urlpatterns = [
     path("reward-tests", reward_test_api.RewardTestsView.as_view()),
     path("reward-tests/<str:reward_test_id>", reward_test_api.RewardTestView.as_view()),
     path("pool/usage", usage_api.UsageView.as_view()),
+    path("pool/usage/series", usage_api.UsageSeriesView.as_view()),
 ]

@@ -1,135 +1,180 @@
-"""Usage of pools: slot seconds by phase, from leases, and tokens by their outcome.
+"""Usage of pools: slot seconds by phase and by outcome, and tokens, as rows and as series over time.
 
-A lease counts for the part that lies in the window. The phases of its job are spread evenly over the lease; the rest
-(start, end, checkpoints, jobs without measurements) is `other`, so that phases add up to the lease. Every second of the
-pool is included: usage that the caller may not see by name is one row without a name.
+Every second of the pool is included: usage that the caller may not see by name is one row without a name. Phases and
+outcomes each add up to the slot seconds, the rows to their total and the series to the rows, in whole microseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from django.db import connection
-
-from control_plane.accounts import selectors as accounts
 from control_plane.accounts.identity.caller import Caller
-from oolong.contracts.lifecycle import JobKind
-
-By = Literal["team", "project", "run"]
-PHASES = ("generate", "train", "wait", "sync", "evaluate", "other")
-
-_USAGE = """
-WITH held AS (
-    SELECT l.run, l.team_id, s.device,
-           EXTRACT(EPOCH FROM LEAST(COALESCE(l.released_at, %(until)s), %(until)s)
-                              - GREATEST(l.granted_at, %(since)s)) AS seconds,
-           EXTRACT(EPOCH FROM COALESCE(l.released_at, GREATEST(%(now)s, l.granted_at)) - l.granted_at) AS whole,
-           CASE WHEN j.evaluates > '' THEN 'evaluator' ELSE j.kind END AS kind,
-           COALESCE(j.working_seconds, 0) AS working, COALESCE(j.waiting_seconds, 0) AS waiting,
-           COALESCE(j.syncing_seconds, 0) AS syncing
-    FROM fleet_lease l JOIN fleet_slot s ON s.id = l.slot_id LEFT JOIN runs_job j ON j.id = l.job
-    WHERE l.granted_at < %(until)s AND (l.released_at IS NULL OR l.released_at > %(since)s)
-      AND (%(device)s = '' OR s.device = %(device)s)
-), parts AS (
-    SELECT *, seconds / NULLIF(GREATEST(whole, working + waiting + syncing), 0) AS part FROM held
-), per_run AS (
-    SELECT run, team_id, sum(seconds) AS slots, sum(seconds) FILTER (WHERE device = 'cuda') AS gpus,
-           sum(working * part) FILTER (WHERE kind = %(rollout)s) AS generate,
-           sum(working * part) FILTER (WHERE kind = %(trainer)s) AS train,
-           sum(waiting * part) AS wait, sum(syncing * part) AS sync,
-           sum(working * part) FILTER (WHERE kind = 'evaluator') AS evaluate
-    FROM parts GROUP BY run, team_id
-), named AS (
-    SELECT u.*, a.tokens_generated, a.tokens_trained, a.tokens_wasted,
-           CASE WHEN u.team_id = %(team)s OR %(every_team)s THEN t.id END AS team, t.name AS team_name,
-           CASE WHEN p.id = ANY(%(projects)s) THEN p.id END AS project, p.name AS project_name,
-           CASE WHEN p.id = %(own)s THEN r.id END AS shown, r.name AS run_name
-    FROM per_run u
-    JOIN accounts_team t ON t.id = u.team_id
-    LEFT JOIN runs_run r ON r.id = u.run
-    LEFT JOIN accounts_project p ON p.id = r.project_id
-    LEFT JOIN LATERAL (
-        SELECT tokens_generated, tokens_trained, tokens_wasted FROM runs_attempt
-        WHERE run_id = u.run AND tokens_generated > 0 ORDER BY number DESC LIMIT 1
-    ) a ON true
+from control_plane.experiments.usage_outcomes import (
+    OUTCOMES,
+    RunTokens,
+    SlotOutcomes,
+    apportion,
+    slot_outcomes,
 )
-SELECT {keys}, count(*) AS runs, sum(slots) AS slots, COALESCE(sum(gpus), 0), COALESCE(sum(generate), 0),
-       COALESCE(sum(train), 0), COALESCE(sum(wait), 0), COALESCE(sum(sync), 0),
-       COALESCE(sum(evaluate), 0),
-       sum(tokens_generated), sum(tokens_trained), sum(tokens_wasted)
-FROM named GROUP BY {groups} ORDER BY slots DESC, 1 NULLS LAST, 3 NULLS LAST, 5 NULLS LAST
-"""
-_KEYS = (("team", "team_name"), ("project", "project_name"), ("shown", "run_name"))
+from control_plane.experiments.usage_seconds import (
+    MEASURED,
+    MICROSECONDS,
+    By,
+    MeasuredRun,
+    UsageQuery,
+    measured_runs,
+)
+
+PHASES = (*MEASURED, "other")
+Stack = Literal["team", "project", "phase", "outcome"]
+Name = tuple[str, str] | None
+
 _DEPTH: dict[By, int] = {"team": 1, "project": 2, "run": 3}
 
 
-@dataclass(frozen=True, kw_only=True)
-class UsageQuery:
-    since: datetime
-    until: datetime  # not after now
-    now: datetime
-    by: By
-    device: str = ""  # cpu or cuda; empty: all
+@dataclass
+class Sums:
+    """Microseconds and tokens of several runs."""
+
+    runs: int = 0
+    slots: int = 0
+    gpus: int = 0
+    phases: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    dropped: dict[str, int] = field(default_factory=dict)
+    tokens: list[RunTokens] = field(default_factory=list)
+
+    def add(self, one: MeasuredRun) -> None:
+        divided = outcomes_of(one)
+        self.runs += 1
+        self.slots += one.slots
+        self.gpus += one.gpus
+        _add(self.phases, phases_of(one))
+        _add(self.outcomes, divided.outcomes)
+        _add(self.dropped, divided.dropped)
+        if one.tokens is not None:
+            self.tokens.append(one.tokens)
 
 
-def usage(caller: Caller, query: UsageQuery) -> Iterator[dict[str, Any]]:
-    """Usage rows by team, project or run, largest first."""
-    depth = _DEPTH[query.by]
-    keys, groups = [], []
-    for index, (identity, name) in enumerate(_KEYS):
-        shown = f"CASE WHEN {identity} IS NOT NULL THEN {name} END"
-        keys += [identity, shown] if index < depth else ["NULL", "NULL"]
-        groups += [identity, shown] if index < depth else []
-    statement = _USAGE.format(keys=", ".join(keys), groups=", ".join(groups))
-    values: dict[str, Any] = {
-        "since": query.since, "until": query.until, "now": query.now, "device": query.device,
-        "rollout": JobKind.ROLLOUT, "trainer": JobKind.TRAINER,
-        "team": caller.project.team_id, "own": caller.project.pk,
-        "every_team": "installation:admin" in caller.scopes,
-        "projects": [project.pk for project in accounts.projects(caller)],
-    }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        for row in cursor.fetchall():
-            yield _usage_row(row)
+def phases_of(one: MeasuredRun) -> dict[str, int]:
+    return apportion(
+        one.slots, {name: seconds * MICROSECONDS for name, seconds in one.phases.items()}, rest="other"
+    )
 
 
-def total(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def outcomes_of(one: MeasuredRun) -> SlotOutcomes:
+    return slot_outcomes(slots=one.slots, lost=one.lost, kept=one.kept, kind=one.kind, tokens=one.tokens)
+
+
+def usage(caller: Caller, query: UsageQuery) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Usage rows by team, project or run, largest first, and their total."""
+    total, rows = Sums(), dict[tuple[Name, ...], Sums]()
+    for one in measured_runs(caller, query):
+        total.add(one)
+        rows.setdefault(_key(one, query.by), Sums()).add(one)
+    largest = sorted(rows.items(), key=lambda row: (-row[1].slots, *(name or ("", "") for name in row[0])))
+    names = ("team", "project", "run")
+    return (
+        [dict(zip(names, map(_shown, key), strict=True)) | _figures(sums) for key, sums in largest],
+        _figures(total),
+    )
+
+
+@dataclass
+class Series:
+    name: Name
+    team: Name
+    slots: list[int]  # microseconds by bucket
+    gpus: list[int]
+
+
+def usage_series(caller: Caller, query: UsageQuery, stack: Stack) -> list[dict[str, Any]]:
+    """Seconds by bucket of time: a series per team, project, phase or outcome; names largest first."""
+    buckets = len(query.starts)
+    found: dict[tuple[Name, Name], Series] = {}
+    if stack in ("phase", "outcome"):
+        for part in PHASES if stack == "phase" else OUTCOMES:
+            found[None, (part, part)] = Series((part, part), None, [0] * buckets, [0] * buckets)
+    for one in measured_runs(caller, query):
+        for team, name, slots, gpus in _parts(one, stack):
+            new = Series(name, team, [0] * buckets, [0] * buckets)
+            series = found.setdefault((team, name), new)
+            series.slots[one.bucket] += slots
+            series.gpus[one.bucket] += gpus
+    ordered = list(found.values())
+    if stack in ("team", "project"):
+        ordered.sort(key=lambda series: (-sum(series.slots), series.name or ("", "")))
+    return [
+        {
+            "name": _shown(series.name), "team": _shown(series.team),
+            "slot_seconds": [_seconds(part) for part in series.slots],
+            "gpu_seconds": [_seconds(part) for part in series.gpus],
+        }
+        for series in ordered
+    ]  # fmt: skip
+
+
+def _parts(one: MeasuredRun, stack: Stack) -> Iterator[tuple[Name, Name, int, int]]:
+    """(team, name, slots, gpus) in microseconds. Those of GPUs by phase and outcome are in proportion to the slots'."""
+    if stack == "team":
+        yield None, one.team, one.slots, one.gpus
+    elif stack == "project":
+        yield one.team, one.project, one.slots, one.gpus
+    else:
+        slots = phases_of(one) if stack == "phase" else outcomes_of(one).outcomes
+        gpus = apportion(
+            one.gpus, {name: part * one.gpus / one.slots if one.slots else 0.0 for name, part in slots.items()},
+            rest="other" if stack == "phase" else "unknown",
+        )  # fmt: skip
+        for name, part in slots.items():
+            yield None, (name, name), part, gpus[name]
+
+
+def _key(one: MeasuredRun, by: By) -> tuple[Name, Name, Name]:
+    depth = _DEPTH[by]
+    return one.team, one.project if depth > 1 else None, one.run if depth > 2 else None
+
+
+def _figures(sums: Sums) -> dict[str, Any]:
     return {
-        "runs": sum(row["runs"] for row in rows),
-        "slot_seconds": sum(row["slot_seconds"] for row in rows),
-        "gpu_seconds": sum(row["gpu_seconds"] for row in rows),
-        "phases": {name: sum(row["phases"][name] for row in rows) for name in PHASES},
-        "tokens": {
-            name: sum(row["tokens"][name] or 0 for row in rows) for name in ("generated", "trained", "wasted")
-        },
+        "runs": sums.runs,
+        "slot_seconds": _seconds(sums.slots),
+        "gpu_seconds": _seconds(sums.gpus),
+        "phases": {name: _seconds(part) for name, part in sums.phases.items()},
+        "outcomes": {name: _seconds(part) for name, part in sums.outcomes.items()},
+        "dropped": {name: _seconds(part) for name, part in sorted(sums.dropped.items())},
+        "tokens": _tokens(sums.tokens),
     }
 
 
-def _usage_row(row: tuple[Any, ...]) -> dict[str, Any]:
-    team, team_name, project, project_name, run, run_name, runs, *sums = row
-    slots, gpus, *told = map(float, sums[:7])
-    phases = (*told, max(0.0, slots - sum(told)))
+def _tokens(runs: list[RunTokens]) -> dict[str, Any]:
+    """Null: no run reported any."""
+    if not runs:
+        return dict.fromkeys(("generated", "trained", "dropped", "lost", "in_flight", "unknown", "wasted"))
+    dropped: dict[str, int] = {}
+    for one in runs:
+        _add(dropped, one.dropped)
     return {
-        "team": _named(team, team_name),
-        "project": _named(project, project_name),
-        "run": _named(run, run_name),
-        "runs": runs,
-        "slot_seconds": round(slots, 3),
-        "gpu_seconds": round(gpus, 3),
-        "phases": dict(zip(PHASES, (round(phase, 3) for phase in phases), strict=True)),
-        "tokens": dict(
-            zip(("generated", "trained", "wasted"), (_whole(sum) for sum in sums[7:]), strict=True)
-        ),
+        "generated": sum(one.generated for one in runs),
+        "trained": sum(one.trained for one in runs),
+        "dropped": dict(sorted(dropped.items())),
+        "lost": sum(one.lost for one in runs),
+        "in_flight": sum(one.in_flight for one in runs),
+        "unknown": sum(one.unknown for one in runs),
+        "wasted": sum(one.wasted for one in runs),
     }
 
 
-def _named(identity: str | None, name: str | None) -> dict[str, str] | None:
-    return {"id": identity, "name": name or ""} if identity else None
+def _add(sums: dict[str, int], more: Any) -> None:
+    for name, part in more.items():
+        sums[name] = sums.get(name, 0) + part
 
 
-def _whole(number: Any) -> int | None:
-    return None if number is None else int(number)
+def _shown(name: Name) -> dict[str, str] | None:
+    return None if name is None else {"id": name[0], "name": name[1]}
+
+
+def _seconds(microseconds: int) -> float:
+    return microseconds / MICROSECONDS

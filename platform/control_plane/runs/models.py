@@ -136,6 +136,10 @@ class Attempt(models.Model):
     tokens_generated = models.BigIntegerField(default=0)  # of the whole run, as last reported by this attempt
     tokens_trained = models.BigIntegerField(default=0, db_default=0)
     tokens_wasted = models.BigIntegerField(default=0, db_default=0)  # dropped, or lost to recoveries
+    # Null: reported before they were stored.
+    tokens_dropped = models.JSONField(null=True)  # by reason
+    tokens_lost = models.BigIntegerField(null=True)  # to recoveries
+    tokens_in_flight = models.BigIntegerField(null=True)
     # The evaluation task for which the controller wants an evaluator (runs.evaluators).
     evaluator_wanted = models.CharField(max_length=120, default="", db_default="", blank=True)
     # Boot progress (runs.boot): queued_at, input_bytes, fetched_bytes, milestones {name: at}, failed_boots {job: why}.

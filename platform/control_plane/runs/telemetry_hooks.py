@@ -19,6 +19,7 @@ from control_plane.runs.evaluation import evaluation_metrics
 from control_plane.runs.events import record_event
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.slot_usage import slot_usage
+from control_plane.runs.token_ledger import read_token_ledger
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import BOOT_MILESTONES, is_task_id
 from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
@@ -212,16 +213,20 @@ def _record_evaluator_wanted(attempt: Attempt, wanted: str) -> None:
 
 
 def record_tokens(job: Job, tokens: Mapping[str, Any]) -> None:
-    """Record the run's token ledger so far; the next attempt's ledger starts from it."""
-    attempt = job.attempt
-    if tokens["generated"] <= attempt.tokens_generated:
+    """Record the run's token ledger so far; the next attempt's ledger starts from it. Older reports change nothing."""
+    attempt, found = job.attempt, read_token_ledger(tokens)
+    if found is None or found.generated < attempt.tokens_generated:
         return
-    dropped = tokens.get("dropped")
-    reasons = dropped.values() if isinstance(dropped, Mapping) else ()
-    attempt.tokens_generated = tokens["generated"]
-    attempt.tokens_trained = _int_or_zero(tokens.get("trained"))
-    attempt.tokens_wasted = sum(map(_int_or_zero, reasons)) + _int_or_zero(tokens.get("lost_to_recovery"))
-    attempt.save(update_fields=["tokens_generated", "tokens_trained", "tokens_wasted"])
+    new = {
+        "tokens_generated": found.generated, "tokens_trained": found.trained,
+        "tokens_wasted": sum(found.dropped.values()) + found.lost,
+        "tokens_dropped": found.dropped, "tokens_lost": found.lost, "tokens_in_flight": found.in_flight,
+    }  # fmt: skip
+    if all(getattr(attempt, name) == value for name, value in new.items()):
+        return
+    for name, value in new.items():
+        setattr(attempt, name, value)
+    attempt.save(update_fields=list(new))
 
 
 def record_slot_usage(job: Job, points: Sequence[Points]) -> None:
@@ -249,11 +254,6 @@ def record_read_offsets(reached: Iterable[tuple[Job, str, int]]) -> None:
             cursor.execute(
                 _SAVE_OFFSETS, (jobs, [msgspec.json.encode(offsets[job]).decode() for job in jobs])
             )
-
-
-def _int_or_zero(value: object) -> int:
-    """A number from unvalidated input."""
-    return value if isinstance(value, int) else 0
 
 
 def _timestamp(at: float) -> datetime:

@@ -13,7 +13,7 @@ from oolong.cli import pool_calendar
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_table
 from oolong.cli.run_output import eta_text
 from oolong.client import Client
-from oolong.client.models import ProjectQuota, Quota, UsageRow, UsageTotal
+from oolong.client.models import OutcomeSeconds, Phases, ProjectQuota, Quota, UsageRow, UsageTotal
 
 app = typer.Typer(no_args_is_help=True, help="Pools: queue, usage, and who may use them.")
 
@@ -25,6 +25,8 @@ app.add_typer(pool_calendar.reservation_app, name="reservation")
 app.add_typer(pool_calendar.maintenance_app, name="maintenance")
 app.add_typer(pool_calendar.quarantine_app, name="quarantine")
 
+PHASES = tuple(Phases.model_fields)
+OUTCOMES = tuple(OutcomeSeconds.model_fields)
 Switch = Literal["on", "off"]
 PoolOption = Annotated[
     str | None, typer.Option("--pool", help="name of the pool; the default one when left out")
@@ -54,6 +56,9 @@ def usage(
     ] = None,
     until: Annotated[str | None, typer.Option(help="now when left out")] = None,
     device: Annotated[Literal["cuda", "cpu"] | None, typer.Option(help="only slots of this kind")] = None,
+    split: Annotated[
+        Literal["phase", "outcome"], typer.Option(help="by what the slots did, or by what became of it")
+    ] = "phase",
     csv: Annotated[Path | None, typer.Option(help="write every row to this file; - is stdout")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -67,21 +72,17 @@ def usage(
     if json:
         show_json(found)
         return
+    names = PHASES if split == "phase" else OUTCOMES
     columns = (
         "SLOT SECONDS",
         "GPU SECONDS",
-        "GENERATE",
-        "TRAIN",
-        "WAIT",
-        "SYNC",
-        "EVALUATE",
-        "OTHER",
+        *(name.replace("_", " ").upper() for name in names),
         "WASTED TOKENS",
     )
-    rows: list[tuple[object, ...]] = [(_name(row, by), *_figures(row)) for row in found.data]
+    rows: list[tuple[object, ...]] = [(_name(row, by), *_figures(row, split)) for row in found.data]
     if found.left_out:
         notes.print(f"{found.left_out} more; --csv has all", markup=False)
-    show_table((by.upper(), *columns), [*rows, ("total", *_figures(found.total))])
+    show_table((by.upper(), *columns), [*rows, ("total", *_figures(found.total, split))])
 
 
 def _name(row: UsageRow, by: str) -> str:
@@ -91,13 +92,13 @@ def _name(row: UsageRow, by: str) -> str:
     return f"other {by}s" + (f" of {row.team.name}" if row.team is not None else "")
 
 
-def _figures(row: UsageTotal) -> tuple[object, ...]:
-    phases = row.phases
-    seconds = (
-        row.slot_seconds, row.gpu_seconds, phases.generate, phases.train, phases.wait, phases.sync,
-        phases.evaluate, phases.other,
-    )  # fmt: skip
-    return (*(f"{one:.0f}" for one in seconds), row.tokens.wasted)
+def _figures(row: UsageTotal, split: Literal["phase", "outcome"]) -> tuple[object, ...]:
+    parts = (
+        [getattr(row.phases, name) for name in PHASES]
+        if split == "phase"
+        else [getattr(row.outcomes, name) for name in OUTCOMES]
+    )
+    return (*(f"{one:.0f}" for one in (row.slot_seconds, row.gpu_seconds, *parts)), row.tokens.wasted)
 
 
 @app.command("list")

@@ -2005,11 +2005,33 @@ export interface paths {
         };
         /**
          * Get slot usage
-         * @description Seconds of slots and GPUs in a period, by run, project or team, and by phase. As JSON or CSV.
+         * @description Seconds of slots and GPUs in a period, by run, project or team, by phase and by outcome. As JSON or CSV.
          *
          *     Costs 1 unit of the rate limit.
          */
         get: operations["get_pool_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pool/usage/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get slot usage over time
+         * @description Seconds of slots and GPUs by hour or day, as series by team, project, phase or outcome that add up to the usage.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["get_pool_usage_series"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4687,7 +4709,7 @@ export interface components {
         /** @enum {string} */
         BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
-        ByEnum: "run" | "project" | "team";
+        BucketEnum: "hour" | "day";
         /** @enum {string} */
         CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
@@ -6054,6 +6076,48 @@ export interface components {
         OnStragglerEnum: "keep" | "drop" | "wait";
         /** @enum {string} */
         OutcomeEnum: "finished" | "interrupted" | "lost";
+        OutcomeSeconds: {
+            /**
+             * Format: double
+             * @description trainers at work; engines that generated what was trained on
+             */
+            trained: number;
+            /**
+             * Format: double
+             * @description engines that generated dropped groups
+             */
+            dropped: number;
+            /**
+             * Format: double
+             * @description engines that generated groups neither trained nor dropped yet
+             */
+            in_flight: number;
+            /**
+             * Format: double
+             * @description work since the checkpoint from which a later attempt resumed
+             */
+            lost: number;
+            /**
+             * Format: double
+             * @description evaluators, and the engines of evaluations, reward tests and playgrounds
+             */
+            evaluated: number;
+            /**
+             * Format: double
+             * @description publishing and loading weights
+             */
+            sync: number;
+            /**
+             * Format: double
+             * @description engines without requests, trainers without a batch
+             */
+            idle: number;
+            /**
+             * Format: double
+             * @description start, checkpoints, end, and what no job or ledger reported
+             */
+            unknown: number;
+        };
         /**
          * Parameter
          * @description A field of the spec that varies: listed values, or a range for random points.
@@ -7382,10 +7446,21 @@ export interface components {
              */
             overlap_seconds: number;
         };
-        /** @description Totals of the runs, independent of the window. */
+        /** @description Totals of the runs, independent of the window. Null: no run reported tokens. */
         TokenUsage: {
+            /** @description trained + dropped + lost + in_flight + unknown */
             generated: number | null;
             trained: number | null;
+            /** @description by reason */
+            dropped: {
+                [key: string]: number;
+            } | null;
+            /** @description to recoveries */
+            lost: number | null;
+            /** @description neither trained nor dropped yet, or when the run ended */
+            in_flight: number | null;
+            /** @description not reported */
+            unknown: number | null;
             /** @description dropped, or lost to recoveries */
             wasted: number | null;
         };
@@ -7508,13 +7583,15 @@ export interface components {
             since: string;
             /** Format: date-time */
             until: string;
-            by: components["schemas"]["ByEnum"];
+            by: components["schemas"]["UsageByEnum"];
             /** @description largest first, at most 1000 */
             data: components["schemas"]["UsageRow"][];
             /** @description number of rows left out; included in the total and in CSV */
             left_out: number;
             total: components["schemas"]["UsageTotal"];
         };
+        /** @enum {string} */
+        UsageByEnum: "run" | "project" | "team";
         UsageRow: {
             runs: number;
             /**
@@ -7529,6 +7606,12 @@ export interface components {
             gpu_seconds: number;
             /** @description add up to slot_seconds */
             phases: components["schemas"]["PhaseSeconds"];
+            /** @description add up to slot_seconds */
+            outcomes: components["schemas"]["OutcomeSeconds"];
+            /** @description outcomes.dropped by reason of the ledger */
+            dropped: {
+                [key: string]: number;
+            };
             tokens: components["schemas"]["TokenUsage"];
             /** @description null: other teams */
             team: components["schemas"]["Named"] | null;
@@ -7536,6 +7619,30 @@ export interface components {
             project: components["schemas"]["Named"] | null;
             /** @description null: not by=run, or runs of other projects */
             run: components["schemas"]["Named"] | null;
+        };
+        UsageSeries: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            by: components["schemas"]["UsageSeriesByEnum"];
+            bucket: components["schemas"]["BucketEnum"];
+            /** @description of the buckets, in UTC; the first and the last one count only what lies in the window */
+            starts: string[];
+            /** @description teams and projects: largest first; phases and outcomes: all of them, in fixed order */
+            data: components["schemas"]["UsageSeriesRow"][];
+        };
+        /** @enum {string} */
+        UsageSeriesByEnum: "team" | "project" | "phase" | "outcome";
+        UsageSeriesRow: {
+            /** @description a team, project, phase or outcome; null: not the caller's */
+            name: components["schemas"]["Named"] | null;
+            /** @description of a project; null: by another, or other teams */
+            team: components["schemas"]["Named"] | null;
+            /** @description one for each bucket */
+            slot_seconds: number[];
+            /** @description GPU slots only */
+            gpu_seconds: number[];
         };
         UsageTotal: {
             runs: number;
@@ -7551,6 +7658,12 @@ export interface components {
             gpu_seconds: number;
             /** @description add up to slot_seconds */
             phases: components["schemas"]["PhaseSeconds"];
+            /** @description add up to slot_seconds */
+            outcomes: components["schemas"]["OutcomeSeconds"];
+            /** @description outcomes.dropped by reason of the ledger */
+            dropped: {
+                [key: string]: number;
+            };
             tokens: components["schemas"]["TokenUsage"];
         };
         Validation: {
@@ -9519,7 +9632,7 @@ export type BlankEnum = components['schemas']['BlankEnum'];
 export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
 export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
-export type ByEnum = components['schemas']['ByEnum'];
+export type BucketEnum = components['schemas']['BucketEnum'];
 export type CalendarState = components['schemas']['CalendarState'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -9674,6 +9787,7 @@ export type Objective = components['schemas']['Objective'];
 export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type OutcomeEnum = components['schemas']['OutcomeEnum'];
+export type OutcomeSeconds = components['schemas']['OutcomeSeconds'];
 export type Parameter = components['schemas']['Parameter'];
 export type Parent = components['schemas']['Parent'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
@@ -9808,7 +9922,11 @@ export type Upload = components['schemas']['Upload'];
 export type UploadReply = components['schemas']['UploadReply'];
 export type UploadSession = components['schemas']['UploadSession'];
 export type Usage = components['schemas']['Usage'];
+export type UsageByEnum = components['schemas']['UsageByEnum'];
 export type UsageRow = components['schemas']['UsageRow'];
+export type UsageSeries = components['schemas']['UsageSeries'];
+export type UsageSeriesByEnum = components['schemas']['UsageSeriesByEnum'];
+export type UsageSeriesRow = components['schemas']['UsageSeriesRow'];
 export type UsageTotal = components['schemas']['UsageTotal'];
 export type Validation = components['schemas']['Validation'];
 export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
@@ -14778,8 +14896,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "55f2a222586d32d94c938b3a889e7208f2c6066be18990de10bb21bd3f75bba3",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=55f2a222586d32d94c938b3a889e7208f2c6066be18990de10bb21bd3f75bba3"
+                     *       "sha256": "67f2c6a0d14c53b03ccaed9f66b8e0563b0ead222b6c19649af46ee3ecde022c",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=67f2c6a0d14c53b03ccaed9f66b8e0563b0ead222b6c19649af46ee3ecde022c"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20617,15 +20735,30 @@ export interface operations {
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2,
+                     *             "train": 3.923162,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2
+                     *             "other": 3.923162
                      *           },
+                     *           "outcomes": {
+                     *             "trained": 3.923162,
+                     *             "dropped": 0,
+                     *             "in_flight": 0,
+                     *             "lost": 0,
+                     *             "evaluated": 0,
+                     *             "sync": 0,
+                     *             "idle": 0,
+                     *             "unknown": 3.923162
+                     *           },
+                     *           "dropped": {},
                      *           "tokens": {
                      *             "generated": null,
                      *             "trained": null,
+                     *             "dropped": null,
+                     *             "lost": null,
+                     *             "in_flight": null,
+                     *             "unknown": null,
                      *             "wasted": null
                      *           },
                      *           "team": {
@@ -20649,22 +20782,197 @@ export interface operations {
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2,
+                     *           "train": 3.923162,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2
+                     *           "other": 3.923162
                      *         },
+                     *         "outcomes": {
+                     *           "trained": 3.923162,
+                     *           "dropped": 0,
+                     *           "in_flight": 0,
+                     *           "lost": 0,
+                     *           "evaluated": 0,
+                     *           "sync": 0,
+                     *           "idle": 0,
+                     *           "unknown": 3.923162
+                     *         },
+                     *         "dropped": {},
                      *         "tokens": {
-                     *           "generated": 0,
-                     *           "trained": 0,
-                     *           "wasted": 0
+                     *           "generated": null,
+                     *           "trained": null,
+                     *           "dropped": null,
+                     *           "lost": null,
+                     *           "in_flight": null,
+                     *           "unknown": null,
+                     *           "wasted": null
                      *         }
                      *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Usage"];
                     "text/csv": string;
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_pool_usage_series: {
+        parameters: {
+            query?: {
+                /** @description default: day */
+                bucket?: "day" | "hour";
+                /** @description one series per what; default: team */
+                by?: "outcome" | "phase" | "project" | "team";
+                /** @description only slots of this device */
+                device?: "cpu" | "cuda";
+                /** @description default: 30 days before `until` */
+                since?: string;
+                /** @description default: now */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "by": "team",
+                     *       "bucket": "day",
+                     *       "starts": [
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z",
+                     *         "2026-01-01T12:00:00Z"
+                     *       ],
+                     *       "data": [
+                     *         {
+                     *           "name": {
+                     *             "id": "team_01jy0000000000000000000002",
+                     *             "name": "red"
+                     *           },
+                     *           "team": null,
+                     *           "slot_seconds": [
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             7.87598
+                     *           ],
+                     *           "gpu_seconds": [
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UsageSeries"];
                 };
             };
             401: components["responses"]["NotAuthenticated"];

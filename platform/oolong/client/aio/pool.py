@@ -77,7 +77,7 @@ class AsyncPool(AsyncResource):
         until: str | None = None,
         device: str | None = None,
     ) -> models.Usage:
-        """Seconds of slots by `run`, `project` or `team`, and by phase: the last 30 days unless said otherwise."""
+        """Seconds of slots by `run`, `project` or `team`, by phase and outcome: the last 30 days unless given."""
         request = get("pool/usage", models.Usage, by=by, since=since, until=until, device=device)
         return await self._send(request)
 
@@ -92,6 +92,19 @@ class AsyncPool(AsyncResource):
         """The same as CSV, every row."""
         request = get("pool/usage", bytes, by=by, since=since, until=until, device=device, format="csv")
         return await self._send(request)
+
+    async def usage_series(
+        self,
+        *,
+        by: str = "team",
+        bucket: str = "day",
+        since: str | None = None,
+        until: str | None = None,
+        device: str | None = None,
+    ) -> models.UsageSeries:
+        """Seconds of slots per `hour` or `day`, by `team`, `project`, `phase` or `outcome`."""
+        params = {"by": by, "bucket": bucket, "since": since, "until": until, "device": device}
+        return await self._send(get("pool/usage/series", models.UsageSeries, **params))
 
     async def join_token(self, pool: str = "default") -> models.JoinToken:
         """A single-use token with which one node joins the pool."""

@@ -676,6 +676,17 @@ class Node(ApiModel):
     last_seen_at: datetime
 
 
+class OutcomeSeconds(ApiModel):
+    trained: float
+    dropped: float
+    in_flight: float
+    lost: float
+    evaluated: float
+    sync: float
+    idle: float
+    unknown: float
+
+
 class Parent(ApiModel):
     id: str
     name: str
@@ -1451,6 +1462,10 @@ class TokenLengths(ApiModel):
 class TokenUsage(ApiModel):
     generated: int | None = None
     trained: int | None = None
+    dropped: dict[str, Any] | None = None
+    lost: int | None = None
+    in_flight: int | None = None
+    unknown: int | None = None
     wasted: int | None = None
 
 
@@ -1525,11 +1540,29 @@ class Usage(ApiModel):
     total: UsageTotal
 
 
+class UsageSeries(ApiModel):
+    since: datetime
+    until: datetime
+    by: str
+    bucket: str
+    starts: list[datetime]
+    data: list[UsageSeriesRow]
+
+
+class UsageSeriesRow(ApiModel):
+    name: Named | None = None
+    team: Named | None = None
+    slot_seconds: list[float]
+    gpu_seconds: list[float]
+
+
 class UsageTotal(ApiModel):
     runs: int
     slot_seconds: float
     gpu_seconds: float
     phases: Phases
+    outcomes: OutcomeSeconds
+    dropped: dict[str, float]
     tokens: TokenUsage
 
 

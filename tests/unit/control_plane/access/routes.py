@@ -164,6 +164,7 @@ ROUTES = {
     # --- fleet
     "GET /pool": "pool:read",
     "GET /pool/usage": "pool:read",
+    "GET /pool/usage/series": "pool:read",
     "POST /pool/nodes/{node_id}/cordon": "pool:admin",
     "POST /pool/nodes/{node_id}/uncordon": "pool:admin",
     "POST /pool/nodes/{node_id}/drain": "pool:admin",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from control_plane.accounts.models import Role
+from control_plane.checkpoints.models import Checkpoint
 from control_plane.fleet.models import Lease, Slot
-from control_plane.runs.models import Job
+from control_plane.runs.models import Attempt, Job
 from control_plane.runs.slot_usage import slot_usage
 from control_plane.telemetry.ingest import outbox
 from oolong.contracts.lifecycle import JobKind
@@ -28,7 +30,10 @@ STEP = {
     "time/checkpoint_seconds": 5.0,
 }
 SHARES = {"idle/rollout_frac": 0.25, "weight_sync/engine_paused_frac": 0.05}
-TOKENS = {"generated": 900, "trained": 600, "dropped": {"stale": 120, "filtered": 30}, "lost_to_recovery": 50}
+TOKENS = {
+    "generated": 900, "trained": 600, "dropped": {"stale": 120, "filtered": 30}, "lost_to_recovery": 50,
+    "in_hand": 90,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -60,8 +65,97 @@ def test_seconds_of_slots_are_counted_by_phase_and_add_up(alice: Person, used: s
     assert row["phases"] == {
         "generate": 56.0, "train": 40.0, "wait": 40.0, "sync": 14.0, "evaluate": 0.0, "other": 50.0,
     }  # fmt: skip
-    assert row["tokens"] == {"generated": 900, "trained": 600, "wasted": 200}
+    assert row["tokens"] == {
+        "generated": 900, "trained": 600, "dropped": {"filtered": 30, "stale": 120}, "lost": 50, "in_flight": 90,
+        "unknown": 10, "wasted": 200,
+    }  # fmt: skip
+    generated = {"trained": 600, "dropped": 150, "in_flight": 90, "unknown": 10}  # without the lost ones
+    expected = {outcome: 56.0 * tokens / 850 for outcome, tokens in generated.items()}
+    expected["trained"] += 40.0
+    expected["unknown"] += 50.0
+    expected |= {"lost": 0.0, "evaluated": 0.0, "sync": 14.0, "idle": 40.0}
+    assert row["outcomes"] == pytest.approx(expected, abs=1e-5)
+    assert row["dropped"] == pytest.approx({"filtered": 56.0 * 30 / 850, "stale": 56.0 * 120 / 850}, abs=1e-5)
+    assert microseconds(row["phases"].values()) == microseconds(row["outcomes"].values()) == 200_000_000
     assert answer["total"] == {name: row[name] for name in answer["total"]} and answer["left_out"] == 0
+
+
+def microseconds(seconds: Iterable[float]) -> int:
+    return sum(round(part * 1_000_000) for part in seconds)
+
+
+def outcomes(person: Person) -> dict[str, float]:
+    found: dict[str, float] = person.get("/pool/usage").json()["total"]["outcomes"]
+    return found
+
+
+def test_work_since_the_checkpoint_of_the_next_attempt_is_lost(
+    alice: Person, used: str, clock: Clock
+) -> None:
+    first = Attempt.objects.get()
+    began = clock.now - timedelta(seconds=100)
+    Attempt.objects.update(status="ENDED", created_at=began, ending_at=clock.now, ended_at=clock.now)
+    Lease.objects.update(released_at=clock.now)
+    assert outcomes(alice)["lost"] == 0.0  # nothing was done again
+    checkpoint = Checkpoint.objects.create(
+        project=first.run.project, run_id=used, run_name="a run", attempt_id=first.pk, attempt_number=1,
+        node_id=first.node_id, step=1, manifest_sha256="0" * 64, bytes=1, created_at=began + timedelta(seconds=60),
+    )  # fmt: skip
+    second = Attempt.objects.create(
+        run=first.run, number=2, epoch=2, node=first.node, ports={}, created_at=clock.now, resume_checkpoint=checkpoint
+    )  # fmt: skip
+    found = outcomes(alice)
+    assert found["lost"] == 80.0  # two slots for 40 s
+    assert found["idle"] == pytest.approx(40.0 * 0.6) and found["sync"] == pytest.approx(14.0 * 0.6)
+    assert microseconds(found.values()) == 200_000_000
+    Attempt.objects.filter(pk=second.pk).update(resume_checkpoint=None)
+    assert outcomes(alice)["lost"] == 200.0  # it began again from the start
+
+
+def test_an_attempt_that_reported_before_outcomes_were_stored_is_partly_unknown(
+    alice: Person, used: str
+) -> None:
+    Attempt.objects.update(tokens_dropped=None, tokens_lost=None, tokens_in_flight=None)
+    tokens = alice.get("/pool/usage").json()["total"]["tokens"]
+    assert (tokens["unknown"], tokens["wasted"], tokens["dropped"]) == (300, 200, {})
+    Attempt.objects.update(tokens_generated=0)
+    tokens = alice.get("/pool/usage").json()["total"]["tokens"]
+    assert set(tokens.values()) == {None}
+    assert outcomes(alice)["unknown"] == pytest.approx(50.0 + 56.0)
+
+
+@pytest.mark.parametrize("by", ["team", "project", "phase", "outcome"])
+@pytest.mark.parametrize(("bucket", "width"), [("hour", 3600), ("day", 86400)])
+def test_series_add_up_to_the_usage(
+    alice: Person, used: str, clock: Clock, by: str, bucket: str, width: int
+) -> None:
+    clock.forward(30 * 3600)
+    start = clock.now - timedelta(hours=30, seconds=50)  # within the leases, and not at the start of a bucket
+    since = start.isoformat().replace("+00:00", "Z")
+    total = alice.get(f"/pool/usage?since={since}").json()["total"]
+    answer = alice.get(f"/pool/usage/series?by={by}&bucket={bucket}&since={since}").json()
+    starts = [datetime.fromisoformat(moment).timestamp() for moment in answer["starts"]]
+    assert all(moment % width == 0 for moment in starts) and starts[0] <= start.timestamp()
+    for field in ("slot_seconds", "gpu_seconds"):
+        rows = [row[field] for row in answer["data"]]
+        assert all(len(row) == len(starts) for row in rows)
+        assert microseconds(part for row in rows for part in row) == microseconds([total[field]])
+    if by in ("phase", "outcome"):
+        named = {row["name"]["id"]: sum(row["slot_seconds"]) for row in answer["data"]}
+        assert named == pytest.approx(total[f"{by}s"], abs=1e-3)
+    middle = [sum(row["slot_seconds"][n] for row in answer["data"]) for n in range(1, len(starts) - 1)]
+    assert middle == pytest.approx([2.0 * width] * len(middle))
+
+
+def test_a_series_of_too_many_buckets_is_refused(alice: Person) -> None:
+    answer = alice.get("/pool/usage/series?bucket=hour&since=2020-01-01T00:00:00Z")
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/bucket" and "shorter window or bucket=day" in error["message"]
+
+
+def test_series_of_others_have_no_name(used: str, person: Callable[..., Person]) -> None:
+    (row,) = person("bob", team="blue").get("/pool/usage/series?by=project").json()["data"]
+    assert row["name"] is row["team"] is None and sum(row["slot_seconds"]) == 200.0
 
 
 def test_what_an_evaluator_did_is_no_generating(alice: Person, used: str) -> None:
@@ -101,7 +195,7 @@ def test_what_is_not_the_callers_has_no_name_but_is_counted(
         (row,) = answer["data"]
         assert row["team"] is row["project"] is row["run"] is None
         assert row["slot_seconds"] == 200.0
-        assert used not in str(answer) and "red" not in str(answer)
+        assert used not in str(answer) and "'red'" not in str(answer)
     mates = person("carol", project="second", role=Role.VIEWER)
     assert mates.get("/pool/usage?by=project").json()["data"][0]["team"]["name"] == "red"
     assert mates.get("/pool/usage?by=project").json()["data"][0]["project"] is None
@@ -142,6 +236,8 @@ def test_the_command_shows_it_and_writes_csv(oolong: Callable[..., Done], used: 
     lines = oolong("pool", "usage").out.splitlines()
     assert lines[0].split("\t") == [f"{used} a run", "200", "100", "56", "40", "40", "14", "0", "50", "200"]
     assert lines[-1].startswith("total\t200\t")
+    by_outcome = oolong("pool", "usage", "--split", "outcome").out.splitlines()
+    assert by_outcome[0].split("\t")[1:] == ["200", "100", "80", "10", "6", "0", "0", "14", "40", "51", "200"]
     assert '"generate": 56.0' in oolong("pool", "usage", "--by", "team", "--json").out
     assert oolong("pool", "usage", "--csv", "usage.csv").code == 0
     assert oolong("pool", "usage", "--csv", "-").out.startswith("team_id,team,")

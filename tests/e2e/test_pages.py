@@ -36,6 +36,8 @@ PAGES = {
     "/functions/new": "New function",
     "/functions/tests/new": "Test a reward",
     "/pool": "Pool",
+    "/usage": "Usage",
+    "/usage?days=1&stack=team&by=run": "Usage",
     "/team": "Team",
     "/team?tab=invitations": "Team",
     "/team?tab=service-accounts": "Team",

@@ -1,4 +1,4 @@
-import { IconAdjustmentsHorizontal, IconBox, IconCpu, IconDatabase, IconFunction, IconHome, IconRoute, IconShieldCog, IconStack2, IconUser, IconUsers, type Icon } from "@tabler/icons-react";
+import { IconAdjustmentsHorizontal, IconBox, IconChartBar, IconCpu, IconDatabase, IconFunction, IconHome, IconRoute, IconShieldCog, IconStack2, IconUser, IconUsers, type Icon } from "@tabler/icons-react";
 
 /**
  * A page of the navigation: `g` and `key` open it, and `help` is its page of the documentation. `scope`: it is absent for
@@ -15,6 +15,7 @@ export const PAGES: readonly NavigationPage[] = [
   { to: "/checkpoints", label: "Checkpoints", icon: IconStack2, key: "c", help: "how-to/gate" },
   { to: "/functions", label: "Functions", icon: IconFunction, key: "f", help: "how-to/reward" },
   { to: "/pool", label: "Pool", icon: IconCpu, key: "p", help: "how-to/operate" },
+  { to: "/usage", label: "Usage", icon: IconChartBar, key: "u", help: "how-to/teams" },
   { to: "/team", label: "Team", icon: IconUsers, key: "e", help: "how-to/teams" },
   { to: "/admin", label: "Admin", icon: IconShieldCog, key: "a", help: "how-to/operate", scope: "pool:admin" },
   { to: "/account", label: "Account", icon: IconUser, key: "t", help: "how-to/teams", inMenu: true },

@@ -37,6 +37,7 @@ export const router = createBrowserRouter([
           { path: "functions/tests/:testId", lazy: async () => ({ Component: (await import("../reward-tests/test-page.tsx")).RewardTestPage }) },
           { path: "functions/:functionId", lazy: async () => ({ Component: (await import("../functions/function-page.tsx")).FunctionPage }) },
           { path: "pool", lazy: async () => ({ Component: (await import("../pool/pool-page.tsx")).PoolPage }) },
+          { path: "usage", lazy: async () => ({ Component: (await import("../usage/usage-page.tsx")).UsagePage }) },
           { path: "team", lazy: async () => ({ Component: (await import("../team/team-page.tsx")).TeamPage }) },
           { path: "account", lazy: async () => ({ Component: (await import("../account/account-page.tsx")).AccountPage }) },
           { path: "admin", lazy: async () => ({ Component: (await import("../admin/admin-page.tsx")).AdminPage }) },

@@ -70,3 +70,53 @@ test("the dialog that removes an alias says what follows, and Cancel has the foc
   await waitFor(() => assert.equal(closed, 1));
   assert.ok(sent.some(({ method }) => method === "DELETE"));
 });
+
+const WHOLE_GATE = { alias: "prod", spec: { dataset: { version: "sums@2", split: "eval" }, evaluation: { prompts: 64 } }, assertions: ["eval/accuracy >= 0.8"], updated_by: "ann", updated_at: "2026-01-01T00:00:00Z" };
+const gateAnswers = {
+  "GET /api/v1/checkpoint-gates?limit=200": { body: { data: [WHOLE_GATE] } },
+  "GET /api/v1/runs?kind=eval&limit=20": { body: { data: [{ id: "run_eval", name: "nightly check" }] } },
+  "GET /api/v1/runs/run_eval": { body: { id: "run_eval", spec: { kind: "eval", name: "nightly check", model: { checkpoint: "ckpt_1" }, dataset: { version: "letters@3", split: "eval" }, evaluation: { prompts: 128 } } } },
+};
+
+test("the gate of an alias is changed from what it says now", async () => {
+  const sent = answerRequests({ ...gateAnswers, "POST /api/v1/checkpoint-gates": { status: 201, body: WHOLE_GATE } });
+  renderPage(<AliasDialogs shown={{ kind: "gate", name: "prod" }} close={() => {}} />);
+  const assertions = await screen.findByLabelText(/^Assertions/);
+  assert.match(screen.getByLabelText<HTMLTextAreaElement>(/^Evaluation/).value, /version: sums@2/);
+  const user = userEvent.setup();
+  await user.type(assertions, "\neval/prompts >= 64");
+  await user.click(screen.getByTestId("confirm-set-gate"));
+  await waitFor(() => assert.deepEqual(sent.find(({ method, url }) => method === "POST" && url.endsWith("checkpoint-gates"))?.body, {
+    alias: "prod", assertions: ["eval/accuracy >= 0.8", "eval/prompts >= 64"], spec: { dataset: { version: "sums@2", split: "eval" }, evaluation: { prompts: 64 } },
+  }));
+});
+
+test("a gate takes over the evaluation of an eval run, without its model", async () => {
+  answerRequests({ ...gateAnswers, "GET /api/v1/checkpoint-gates?limit=200": { body: { data: [] } } });
+  renderPage(<AliasDialogs shown={{ kind: "gate", name: "" }} close={() => {}} />);
+  const user = userEvent.setup();
+  await user.click(await screen.findByRole("combobox", { name: "Like the evaluation of" }));
+  await user.click(await screen.findByText("nightly check"));
+  await waitFor(() => assert.match(screen.getByLabelText<HTMLTextAreaElement>(/^Evaluation/).value, /letters@3/));
+  assert.doesNotMatch(screen.getByLabelText<HTMLTextAreaElement>(/^Evaluation/).value, /ckpt_1|kind/);
+});
+
+test("what the API refuses about a gate stands at its field, and text that is no YAML is not sent", async () => {
+  const refusal = { status: 422, body: { code: "invalid_request", detail: "no", errors: [{ pointer: "/assertions/0", code: "unknown_metric", message: "'eval/luck' is not a metric of an evaluation" }] } };
+  answerRequests({ ...gateAnswers, "POST /api/v1/checkpoint-gates": refusal });
+  renderPage(<AliasDialogs shown={{ kind: "gate", name: "prod" }} close={() => {}} />);
+  const user = userEvent.setup();
+  await user.click(await screen.findByTestId("confirm-set-gate"));
+  assert.ok(await screen.findByText("'eval/luck' is not a metric of an evaluation"));
+  await user.type(screen.getByLabelText(/^Evaluation/), ": : :");
+  assert.ok(await screen.findByText(/^Line \d+: /));
+  assert.equal(screen.getByTestId<HTMLButtonElement>("confirm-set-gate").disabled, true);
+});
+
+test("removing a gate says who can move the alias then", async () => {
+  const sent = answerRequests({ "DELETE /api/v1/checkpoint-gates/prod": { status: 204 } });
+  renderPage(<AliasDialogs shown={{ kind: "remove-gate", name: "prod" }} close={() => {}} />);
+  assert.ok(screen.getByText(/without an evaluation/));
+  await userEvent.setup().click(screen.getByTestId("confirm-remove-gate"));
+  await waitFor(() => assert.ok(sent.some(({ method }) => method === "DELETE")));
+});

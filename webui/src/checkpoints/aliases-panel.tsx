@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Menu } from "@mantine/core";
+import { ActionIcon, Button, Group, Menu } from "@mantine/core";
 import { IconArrowRight, IconDots, IconLock, IconPlus, IconShieldCheck } from "@tabler/icons-react";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { Link } from "react-router";
@@ -24,7 +24,12 @@ export function AliasesPanel({ aliases, showDialog }: Props) {
   const maySet = scopes.includes("checkpoints:write");
   const error = aliases.error ?? gates.error;
   const named = aliases.data === undefined || gates.data === undefined ? null : namedAliases(aliases.data.data, gates.data.data);
-  const add = maySet && <Button variant="default" leftSection={<IconPlus size={13} />} onClick={() => showDialog({ kind: "set", name: "", checkpoint: "" })}>Set an alias</Button>;
+  const add = maySet && (
+    <Group gap={8}>
+      {scopes.includes("checkpoints:admin") && <Button variant="default" leftSection={<IconShieldCheck size={14} />} onClick={() => showDialog({ kind: "gate", name: "" })}>Set a gate</Button>}
+      <Button variant="default" leftSection={<IconPlus size={13} />} onClick={() => showDialog({ kind: "set", name: "", checkpoint: "" })}>Set an alias</Button>
+    </Group>
+  );
   return (
     <Panel title="Aliases" aside={named !== null && named.length > 0 && add} flush>
       <ProblemNotice error={error} retry={() => { void aliases.refetch(); void gates.refetch(); }} />
@@ -37,18 +42,20 @@ export function AliasesPanel({ aliases, showDialog }: Props) {
 
 function AliasRow({ named, scopes, showDialog }: { named: NamedAlias; scopes: readonly string[]; showDialog: (dialog: AliasDialog) => void }) {
   const { name, alias, gate } = named;
-  const [canMove, canRemove] = [mayMove(named, { scopes }), mayRemove(named, { scopes })];
+  const [canMove, canRemove, canGate] = [mayMove(named, { scopes }), mayRemove(named, { scopes }), scopes.includes("checkpoints:admin")];
   return (
     <li className={classes.row} data-alias={name}>
       <div className={classes.head}>
         <b>{name}</b>
         {alias?.protected === true && <span className={classes.mark} title="Only a role with checkpoints:admin can remove it or, without a gate, move it"><IconLock size={12} aria-hidden /> protected</span>}
         {gate !== null && <span className={classes.mark} title={`A checkpoint must pass before ${name} can point to it`}><IconShieldCheck size={13} aria-hidden /> gate</span>}
-        {(canMove || canRemove) && (
-          <Menu position="bottom-end" width={150}>
+        {(canMove || canRemove || canGate) && (
+          <Menu position="bottom-end" width={170}>
             <Menu.Target><ActionIcon className={classes.menu} variant="subtle" color="gray" aria-label={`Actions on the alias ${name}`}><IconDots size={15} /></ActionIcon></Menu.Target>
             <Menu.Dropdown>
               {canMove && <Menu.Item onClick={() => showDialog({ kind: "set", name, checkpoint: "" })}>{alias === null ? "Set" : "Move"}</Menu.Item>}
+              {canGate && <Menu.Item onClick={() => showDialog({ kind: "gate", name })}>{gate === null ? "Set a gate" : "Change the gate"}</Menu.Item>}
+              {canGate && gate !== null && <Menu.Item color="red" onClick={() => showDialog({ kind: "remove-gate", name })}>Remove the gate</Menu.Item>}
               {canRemove && <Menu.Item color="red" onClick={() => showDialog({ kind: "remove", name })}>Remove</Menu.Item>}
             </Menu.Dropdown>
           </Menu>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +88,7 @@ class Environment:
     project_checks: int = 100  # validations and measurements of a project that may wait or run
     fair_share_half_life_hours: int = 168  # after which a team's use of slots counts half
     min_runtime_seconds: int = 600  # for which no run is preempted for another team's quota
+    currency: str = "USD"  # of the prices of slots
     telemetry_days: int = 0  # after a run's end its logs and trajectories are removed; 0: never
 
 
@@ -200,6 +202,7 @@ def _read() -> Environment:
         project_checks=_count("OOLONG_PROJECT_CHECKS", 100),
         fair_share_half_life_hours=_count("OOLONG_FAIR_SHARE_HALF_LIFE_HOURS", 168, least=1),
         min_runtime_seconds=_count("OOLONG_MIN_RUNTIME_SECONDS", 600, least=0),
+        currency=_currency("OOLONG_CURRENCY", "USD"),
         telemetry_days=_count("OOLONG_TELEMETRY_DAYS", 0, least=0),
     )
 
@@ -288,6 +291,13 @@ def _count(name: str, usual: int, *, least: int = 1) -> int:
     if not text.isdecimal() or len(text) > 9 or int(text) < least:
         raise InvalidSetting(f"{name}={text!r}: a whole number, {least} or more")
     return int(text)
+
+
+def _currency(name: str, usual: str) -> str:
+    code = os.environ.get(name) or usual
+    if not re.fullmatch(r"[A-Z]{3}", code):
+        raise InvalidSetting(f"{name}={code!r}: three capital letters, such as USD or EUR")
+    return code
 
 
 def _seconds(name: str, usual: float) -> float:

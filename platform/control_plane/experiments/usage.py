@@ -36,11 +36,13 @@ _DEPTH: dict[By, int] = {"team": 1, "project": 2, "run": 3}
 
 @dataclass
 class Sums:
-    """Microseconds and tokens of several runs."""
+    """Microseconds, millionths of the currency, and tokens of several runs."""
 
     runs: int = 0
     slots: int = 0
     gpus: int = 0
+    cost: int = 0
+    unpriced: int = 0
     phases: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     dropped: dict[str, int] = field(default_factory=dict)
@@ -51,6 +53,8 @@ class Sums:
         self.runs += 1
         self.slots += one.slots
         self.gpus += one.gpus
+        self.cost += one.cost
+        self.unpriced += one.unpriced
         _add(self.phases, phases_of(one))
         _add(self.outcomes, divided.outcomes)
         _add(self.dropped, divided.dropped)
@@ -88,6 +92,11 @@ class Series:
     team: Name
     slots: list[int]  # microseconds by bucket
     gpus: list[int]
+    cost: list[int]  # millionths of the currency
+
+    @classmethod
+    def empty(cls, name: Name, team: Name, buckets: int) -> Series:
+        return cls(name, team, [0] * buckets, [0] * buckets, [0] * buckets)
 
 
 def usage_series(caller: Caller, query: UsageQuery, stack: Stack) -> list[dict[str, Any]]:
@@ -96,13 +105,13 @@ def usage_series(caller: Caller, query: UsageQuery, stack: Stack) -> list[dict[s
     found: dict[tuple[Name, Name], Series] = {}
     if stack in ("phase", "outcome"):
         for part in PHASES if stack == "phase" else OUTCOMES:
-            found[None, (part, part)] = Series((part, part), None, [0] * buckets, [0] * buckets)
+            found[None, (part, part)] = Series.empty((part, part), None, buckets)
     for one in measured_runs(caller, query):
-        for team, name, slots, gpus in _parts(one, stack):
-            new = Series(name, team, [0] * buckets, [0] * buckets)
-            series = found.setdefault((team, name), new)
+        for team, name, slots, gpus, cost in _parts(one, stack):
+            series = found.setdefault((team, name), Series.empty(name, team, buckets))
             series.slots[one.bucket] += slots
             series.gpus[one.bucket] += gpus
+            series.cost[one.bucket] += cost
     ordered = list(found.values())
     if stack in ("team", "project"):
         ordered.sort(key=lambda series: (-sum(series.slots), series.name or ("", "")))
@@ -111,25 +120,31 @@ def usage_series(caller: Caller, query: UsageQuery, stack: Stack) -> list[dict[s
             "name": _shown(series.name), "team": _shown(series.team),
             "slot_seconds": [_seconds(part) for part in series.slots],
             "gpu_seconds": [_seconds(part) for part in series.gpus],
+            "cost": [_seconds(part) for part in series.cost],
         }
         for series in ordered
     ]  # fmt: skip
 
 
-def _parts(one: MeasuredRun, stack: Stack) -> Iterator[tuple[Name, Name, int, int]]:
-    """(team, name, slots, gpus) in microseconds. Those of GPUs by phase and outcome are in proportion to the slots'."""
+def _parts(one: MeasuredRun, stack: Stack) -> Iterator[tuple[Name, Name, int, int, int]]:
+    """(team, name, slots, gpus, cost). GPUs and cost by phase and outcome are in proportion to the slots."""
     if stack == "team":
-        yield None, one.team, one.slots, one.gpus
+        yield None, one.team, one.slots, one.gpus, one.cost
     elif stack == "project":
-        yield one.team, one.project, one.slots, one.gpus
+        yield one.team, one.project, one.slots, one.gpus, one.cost
     else:
         slots = phases_of(one) if stack == "phase" else outcomes_of(one).outcomes
-        gpus = apportion(
-            one.gpus, {name: part * one.gpus / one.slots if one.slots else 0.0 for name, part in slots.items()},
-            rest="other" if stack == "phase" else "unknown",
-        )  # fmt: skip
+        rest = "other" if stack == "phase" else "unknown"
+        gpus, cost = (_like(slots, total, of=one.slots, rest=rest) for total in (one.gpus, one.cost))
         for name, part in slots.items():
-            yield None, (name, name), part, gpus[name]
+            yield None, (name, name), part, gpus[name], cost[name]
+
+
+def _like(parts: dict[str, int], total: int, *, of: int, rest: str) -> dict[str, int]:
+    """`total` divided as the parts divide `of`."""
+    return apportion(
+        total, {name: part * total / of if of else 0.0 for name, part in parts.items()}, rest=rest
+    )
 
 
 def _key(one: MeasuredRun, by: By) -> tuple[Name, Name, Name]:
@@ -142,6 +157,8 @@ def _figures(sums: Sums) -> dict[str, Any]:
         "runs": sums.runs,
         "slot_seconds": _seconds(sums.slots),
         "gpu_seconds": _seconds(sums.gpus),
+        "cost": _seconds(sums.cost),
+        "unpriced_slot_seconds": _seconds(sums.unpriced),
         "phases": {name: _seconds(part) for name, part in sums.phases.items()},
         "outcomes": {name: _seconds(part) for name, part in sums.outcomes.items()},
         "dropped": {name: _seconds(part) for name, part in sorted(sums.dropped.items())},
@@ -176,5 +193,6 @@ def _shown(name: Name) -> dict[str, str] | None:
     return None if name is None else {"id": name[0], "name": name[1]}
 
 
-def _seconds(microseconds: int) -> float:
-    return microseconds / MICROSECONDS
+def _seconds(millionths: int) -> float:
+    """Seconds, or units of the currency."""
+    return millionths / MICROSECONDS

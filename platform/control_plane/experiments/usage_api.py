@@ -7,6 +7,7 @@ import io
 from datetime import timedelta
 from typing import Any, cast
 
+from django.conf import settings
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -84,6 +85,8 @@ class UsageTotalSerializer(ResponseSerializer):
     runs = serializers.IntegerField()
     slot_seconds = serializers.FloatField(help_text="slots of all devices")
     gpu_seconds = serializers.FloatField(help_text="GPU slots only")
+    cost = serializers.FloatField(help_text="at the prices at which the leases were granted")
+    unpriced_slot_seconds = serializers.FloatField(help_text="slots that had no price, and cost nothing")
     phases = PhaseSecondsSerializer(help_text="add up to slot_seconds")
     outcomes = OutcomeSecondsSerializer(help_text="add up to slot_seconds")
     dropped = serializers.DictField(
@@ -104,6 +107,7 @@ class UsageSerializer(ResponseSerializer):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     by = serializers.ChoiceField(choices=CHOICES["by"])
+    currency = serializers.CharField(help_text="of every cost: OOLONG_CURRENCY")
     data = UsageRowSerializer(  # type: ignore[assignment]  # a field, as in every answer with rows
         many=True, help_text=f"largest first, at most {MAX_ROWS}"
     )
@@ -118,6 +122,7 @@ class UsageSeriesRowSerializer(ResponseSerializer):
     team = NamedSerializer(allow_null=True, help_text="of a project; null: by another, or other teams")
     slot_seconds = serializers.ListField(child=serializers.FloatField(), help_text="one for each bucket")
     gpu_seconds = serializers.ListField(child=serializers.FloatField(), help_text="GPU slots only")
+    cost = serializers.ListField(child=serializers.FloatField())
 
 
 class UsageSeriesSerializer(ResponseSerializer):
@@ -125,6 +130,7 @@ class UsageSeriesSerializer(ResponseSerializer):
     until = serializers.DateTimeField()
     by = serializers.ChoiceField(choices=STACKS)
     bucket = serializers.ChoiceField(choices=CHOICES["bucket"])
+    currency = serializers.CharField()
     starts = serializers.ListField(
         child=serializers.DateTimeField(),
         help_text="of the buckets, in UTC; the first and the last one count only what lies in the window",
@@ -166,6 +172,7 @@ class UsageSeriesView(ApiView):
             "until": query.until,
             "by": by,
             "bucket": bucket,
+            "currency": settings.ENVIRONMENT.currency,
             "starts": query.starts,
         }
         return Response(UsageSeriesSerializer.render({**answer, "data": series}))
@@ -195,7 +202,8 @@ class UsageView(ApiView):
             response["Content-Disposition"] = 'attachment; filename="usage.csv"'
             return response
         answer = {
-            **vars(query), "data": rows[:MAX_ROWS], "left_out": max(0, len(rows) - MAX_ROWS), "total": total,
+            **vars(query), "currency": settings.ENVIRONMENT.currency, "data": rows[:MAX_ROWS],
+            "left_out": max(0, len(rows) - MAX_ROWS), "total": total,
         }  # fmt: skip
         return Response(UsageSerializer.render(answer))
 
@@ -232,6 +240,7 @@ def _csv(rows: list[dict[str, Any]]) -> str:
     tokens = ("generated", "trained", "lost", "in_flight", "unknown", "wasted")
     writer.writerow(
         [*(f"{name}{part}" for name in names for part in ("_id", "")), "runs", "slot_seconds", "gpu_seconds",
+         "cost", "unpriced_slot_seconds",
          *(f"{phase}_seconds" for phase in PHASES), *(f"{outcome}_outcome_seconds" for outcome in OUTCOMES),
          *(f"dropped_{reason}_outcome_seconds" for reason in reasons), *(f"{name}_tokens" for name in tokens),
          *(f"dropped_{reason}_tokens" for reason in token_reasons)]
@@ -241,7 +250,8 @@ def _csv(rows: list[dict[str, Any]]) -> str:
         dropped = row["tokens"]["dropped"]
         writer.writerow(
             [*(cell for one in known for cell in (one["id"], csv_safe(one["name"]))), row["runs"],
-             row["slot_seconds"], row["gpu_seconds"], *(row["phases"][phase] for phase in PHASES),
+             row["slot_seconds"], row["gpu_seconds"], row["cost"], row["unpriced_slot_seconds"],
+             *(row["phases"][phase] for phase in PHASES),
              *(row["outcomes"][outcome] for outcome in OUTCOMES),
              *(row["dropped"].get(reason, 0.0) for reason in reasons),
              *("" if row["tokens"][name] is None else row["tokens"][name] for name in tokens),

@@ -25,7 +25,7 @@ MICROSECONDS = 1_000_000
 
 _SECONDS = """
 WITH cut AS (
-    SELECT l.run, l.team_id, l.holder, s.device, bucket,
+    SELECT l.run, l.team_id, l.holder, l.price_per_hour, s.device, bucket,
            GREATEST(l.granted_at, %(since)s, %(origin)s + bucket * %(width)s) AS begins,
            LEAST(COALESCE(l.released_at, %(until)s), %(until)s, %(origin)s + (bucket + 1) * %(width)s) AS ends,
            EXTRACT(EPOCH FROM COALESCE(l.released_at, GREATEST(%(now)s, l.granted_at)) - l.granted_at) AS whole,
@@ -56,12 +56,13 @@ WITH cut AS (
                 ELSE 0 END AS lost
     FROM cut LEFT JOIN recomputed r ON r.id = cut.holder
 ), parts AS (
-    SELECT run, team_id, device, bucket, kind, working, waiting, syncing, seconds, lost,
+    SELECT run, team_id, device, price_per_hour, bucket, kind, working, waiting, syncing, seconds, lost,
            seconds / NULLIF(GREATEST(whole, working + waiting + syncing), 0) AS part,
            (seconds - lost) / NULLIF(GREATEST(whole, working + waiting + syncing), 0) AS kept
     FROM held
 ), per_run AS (
     SELECT run, team_id, bucket, sum(seconds) AS slots, sum(seconds) FILTER (WHERE device = 'cuda') AS gpus,
+           sum(seconds * price_per_hour / 3600) AS cost, sum(seconds) FILTER (WHERE price_per_hour IS NULL) AS unpriced,
            sum(lost) AS lost,
            sum(working * part) FILTER (WHERE kind = %(rollout)s) AS generate,
            sum(working * part) FILTER (WHERE kind = %(trainer)s) AS train,
@@ -78,6 +79,7 @@ SELECT CASE WHEN u.team_id = %(team)s OR %(every_team)s THEN t.id END, t.name,
        CASE WHEN p.id = %(own)s THEN r.id END, r.name,
        u.run, COALESCE(r.kind, ''), u.bucket,
        (u.slots * 1000000)::bigint, (COALESCE(u.gpus, 0) * 1000000)::bigint, (u.lost * 1000000)::bigint,
+       (COALESCE(u.cost, 0) * 1000000)::bigint, (COALESCE(u.unpriced, 0) * 1000000)::bigint,
        COALESCE(generate, 0), COALESCE(train, 0), COALESCE(wait, 0), COALESCE(sync, 0), COALESCE(evaluate, 0),
        COALESCE(kept_generate, 0), COALESCE(kept_train, 0), COALESCE(kept_wait, 0), COALESCE(kept_sync, 0),
        COALESCE(kept_evaluate, 0),
@@ -136,6 +138,8 @@ class MeasuredRun:
     slots: int  # microseconds of all slots
     gpus: int  # microseconds of GPU slots
     lost: int  # microseconds of `slots` whose work a later attempt did again
+    cost: int  # millionths of the currency
+    unpriced: int  # microseconds of `slots` without a price
     phases: dict[str, float]  # seconds by MEASURED phase
     kept: dict[str, float]  # of them, those that were not lost
     tokens: RunTokens | None  # of the whole run; None: it reported none
@@ -160,10 +164,11 @@ def _measured(row: tuple[Any, ...]) -> MeasuredRun:
     team, team_name, project, project_name, run, run_name, run_id, kind, bucket, slots, gpus, lost, *rest = (
         row
     )
+    cost, unpriced, *rest = rest
     seconds = [float(value) for value in rest[:10]]
     return MeasuredRun(
         team=_named(team, team_name), project=_named(project, project_name), run=_named(run, run_name),
-        run_id=run_id, kind=kind, bucket=bucket, slots=slots, gpus=gpus, lost=lost,
+        run_id=run_id, kind=kind, bucket=bucket, slots=slots, gpus=gpus, lost=lost, cost=cost, unpriced=unpriced,
         phases=dict(zip(MEASURED, seconds[:5], strict=True)), kept=dict(zip(MEASURED, seconds[5:], strict=True)),
         tokens=RunTokens.of_columns(*rest[10:]),
     )  # fmt: skip

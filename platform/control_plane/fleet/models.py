@@ -57,6 +57,18 @@ class PoolTeam(models.Model):
         constraints = [models.UniqueConstraint(fields=["pool", "team"], name="team_bound_once")]
 
 
+class SlotPrice(models.Model):
+    """What an hour of a slot costs from now on. A lease keeps the price of the moment at which it was granted."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="prices")
+    device = models.CharField(max_length=16)  # cpu | cuda
+    gpu_model = models.CharField(max_length=200, default="", blank=True)  # empty: models without a price
+    per_hour = models.DecimalField(max_digits=12, decimal_places=4)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "device", "gpu_model"], name="price_of_slots")]
+
+
 class PoolAdmin(models.Model):
     """The user manages the pool: enrolls, cordons, drains and revokes nodes, and sets quotas."""
 
@@ -221,6 +233,7 @@ class Lease(models.Model):
     granted_at = models.DateTimeField()
     expires_at = models.DateTimeField()  # renewed by each heartbeat of the node
     released_at = models.DateTimeField(null=True)
+    price_per_hour = models.DecimalField(max_digits=12, decimal_places=4, null=True)  # null: had no price
 
     class Meta:
         constraints = [

@@ -31,6 +31,7 @@ from control_plane.fleet.models import (
     Slot,
     Watch,
 )
+from control_plane.fleet.prices import price_of, prices_of
 from oolong.contracts.agent import Inventory
 from oolong.contracts.model_paths import MOST_ROOTS, faults_of_path, root_of
 
@@ -204,9 +205,11 @@ def grant_leases(
 ) -> None:
     """Lease all the slots or none. Raises IntegrityError when one of them is leased already."""
     slots = {slot.name: slot for slot in node.slots.filter(name__in=[grant.slot for grant in grants])}
+    known = list(prices_of(node.pool_id)) if node.pool_id else []
     Lease.objects.bulk_create(
         Lease(
-            slot=slots[grant.slot], team_id=project.team_id, project=project, holder=holder,
+            slot=slots[grant.slot], price_per_hour=price_of(slots[grant.slot], known),
+            team_id=project.team_id, project=project, holder=holder,
             epoch=epoch, job=grant.job, job_name=grant.job_name,
             run=run, run_name=run_name, granted_at=now, expires_at=now + timeouts().lease,
         )

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from control_plane.fleet import api, calendar_api, pool_api, project_quota_api
+from control_plane.fleet import api, calendar_api, pool_api, price_api, project_quota_api
 
 urlpatterns = [
     path("pool/nodes/<str:node_id>/cordon", api.CordonView.as_view()),
@@ -21,6 +21,7 @@ urlpatterns = [
         "pools/<str:pool_name>/teams/<str:team_id>/projects/<str:project_id>/quota",
         project_quota_api.ProjectQuotaView.as_view(),
     ),
+    path("pools/<str:pool_name>/prices", price_api.PoolPricesView.as_view()),
     path("pools/<str:pool_name>/admins", pool_api.PoolAdminsView.as_view()),
     path("pools/<str:pool_name>/admins/<str:user_id>", pool_api.PoolAdminView.as_view()),
     path("pools/<str:pool_name>/join-tokens", pool_api.JoinTokensView.as_view()),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from typer.exceptions import TyperException
 
-from oolong.cli import pool_calendar
+from oolong.cli import pool_calendar, pool_prices
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_table
 from oolong.cli.run_output import eta_text
 from oolong.client import Client
@@ -24,6 +24,7 @@ app.add_typer(admins_app, name="admins")
 app.add_typer(pool_calendar.reservation_app, name="reservation")
 app.add_typer(pool_calendar.maintenance_app, name="maintenance")
 app.add_typer(pool_calendar.quarantine_app, name="quarantine")
+app.add_typer(pool_prices.app, name="price")
 
 PHASES = tuple(Phases.model_fields)
 OUTCOMES = tuple(OutcomeSeconds.model_fields)
@@ -76,6 +77,7 @@ def usage(
     columns = (
         "SLOT SECONDS",
         "GPU SECONDS",
+        f"COST {found.currency}",
         *(name.replace("_", " ").upper() for name in names),
         "WASTED TOKENS",
     )
@@ -98,7 +100,9 @@ def _figures(row: UsageTotal, split: Literal["phase", "outcome"]) -> tuple[objec
         if split == "phase"
         else [getattr(row.outcomes, name) for name in OUTCOMES]
     )
-    return (*(f"{one:.0f}" for one in (row.slot_seconds, row.gpu_seconds, *parts)), row.tokens.wasted)
+    seconds = (row.slot_seconds, row.gpu_seconds), parts
+    before, after = ([f"{one:.0f}" for one in some] for some in seconds)
+    return (*before, f"{row.cost:.2f}", *after, row.tokens.wasted)
 
 
 @app.command("list")

@@ -18,6 +18,7 @@ import { AddNode } from "../pool/add-node.tsx";
 import classes from "./admin.module.css";
 import { deviceRows } from "./devices.ts";
 import { PoolAdmins } from "./pool-admins.tsx";
+import { PoolPrices } from "./pool-prices.tsx";
 import { PoolTeams } from "./pool-teams.tsx";
 
 type Setting = "all_teams" | "trainer_code";
@@ -44,6 +45,7 @@ export function PoolDetail({ me, settings }: { me: Me; settings: PoolSettings })
             <ProblemNotice error={error} retry={() => void refetch()} />
             {pool === undefined ? error === null && <Waiting label="Loading devices" /> : <Devices pool={pool} />}
           </Panel>
+          {pool !== undefined && <PoolPrices pool={pool} />}
           <PoolAdmins me={me} pool={settings.name} />
         </div>
         <Panel title="Settings">

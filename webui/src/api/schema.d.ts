@@ -2218,6 +2218,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_name}/prices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the prices of a pool
+         * @description What an hour of a slot costs, by device and GPU model. Slots without a price cost nothing.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["get_pool_prices"];
+        /**
+         * Set a price of a pool
+         * @description For one device, or for one model of it. A lease keeps the price of the moment at which it was granted, so a new price never changes what past usage cost.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_pool_price"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{pool_name}/reservations": {
         parameters: {
             query?: never;
@@ -6361,6 +6389,24 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        PriceChangeRequest: {
+            device: components["schemas"]["DeviceEnum"];
+            /**
+             * @description as the pool shows it; left out: every model of the device that has no price
+             * @default
+             */
+            gpu_model: string;
+            /**
+             * Format: decimal
+             * @description of one slot, for leases from now on; null removes the price
+             */
+            per_hour: string | null;
+        };
+        Prices: {
+            /** @description of the installation: OOLONG_CURRENCY */
+            currency: string;
+            prices: components["schemas"]["SlotPrice"][];
+        };
         /** @description RFC 9457. */
         Problem: {
             type: string;
@@ -7088,6 +7134,13 @@ export interface components {
             reason: string;
             held_by: components["schemas"]["Holder"] | null;
         };
+        SlotPrice: {
+            device: components["schemas"]["DeviceEnum"];
+            /** @description empty: for every model of the device that has no price */
+            gpu_model: string;
+            /** Format: decimal */
+            per_hour: string;
+        };
         /** @enum {string} */
         SlotStateEnum: "free" | "held" | "unhealthy";
         /** @enum {string} */
@@ -7584,6 +7637,8 @@ export interface components {
             /** Format: date-time */
             until: string;
             by: components["schemas"]["UsageByEnum"];
+            /** @description of every cost: OOLONG_CURRENCY */
+            currency: string;
             /** @description largest first, at most 1000 */
             data: components["schemas"]["UsageRow"][];
             /** @description number of rows left out; included in the total and in CSV */
@@ -7604,6 +7659,16 @@ export interface components {
              * @description GPU slots only
              */
             gpu_seconds: number;
+            /**
+             * Format: double
+             * @description at the prices at which the leases were granted
+             */
+            cost: number;
+            /**
+             * Format: double
+             * @description slots that had no price, and cost nothing
+             */
+            unpriced_slot_seconds: number;
             /** @description add up to slot_seconds */
             phases: components["schemas"]["PhaseSeconds"];
             /** @description add up to slot_seconds */
@@ -7627,6 +7692,7 @@ export interface components {
             until: string;
             by: components["schemas"]["UsageSeriesByEnum"];
             bucket: components["schemas"]["BucketEnum"];
+            currency: string;
             /** @description of the buckets, in UTC; the first and the last one count only what lies in the window */
             starts: string[];
             /** @description teams and projects: largest first; phases and outcomes: all of them, in fixed order */
@@ -7643,6 +7709,7 @@ export interface components {
             slot_seconds: number[];
             /** @description GPU slots only */
             gpu_seconds: number[];
+            cost: number[];
         };
         UsageTotal: {
             runs: number;
@@ -7656,6 +7723,16 @@ export interface components {
              * @description GPU slots only
              */
             gpu_seconds: number;
+            /**
+             * Format: double
+             * @description at the prices at which the leases were granted
+             */
+            cost: number;
+            /**
+             * Format: double
+             * @description slots that had no price, and cost nothing
+             */
+            unpriced_slot_seconds: number;
             /** @description add up to slot_seconds */
             phases: components["schemas"]["PhaseSeconds"];
             /** @description add up to slot_seconds */
@@ -9809,6 +9886,8 @@ export type PoolSettings = components['schemas']['PoolSettings'];
 export type PoolSettingsPage = components['schemas']['PoolSettingsPage'];
 export type Preset = components['schemas']['Preset'];
 export type PresetPage = components['schemas']['PresetPage'];
+export type PriceChangeRequest = components['schemas']['PriceChangeRequest'];
+export type Prices = components['schemas']['Prices'];
 export type Problem = components['schemas']['Problem'];
 export type Progress = components['schemas']['Progress'];
 export type Project = components['schemas']['Project'];
@@ -9873,6 +9952,7 @@ export type Simulation = components['schemas']['Simulation'];
 export type SimulationSource = components['schemas']['SimulationSource'];
 export type SimulationSourceKindEnum = components['schemas']['SimulationSourceKindEnum'];
 export type Slot = components['schemas']['Slot'];
+export type SlotPrice = components['schemas']['SlotPrice'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceEnum = components['schemas']['SourceEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
@@ -14896,8 +14976,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "67f2c6a0d14c53b03ccaed9f66b8e0563b0ead222b6c19649af46ee3ecde022c",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=67f2c6a0d14c53b03ccaed9f66b8e0563b0ead222b6c19649af46ee3ecde022c"
+                     *       "sha256": "33ed8846f3545d2cc27e22cca34a077ddca9db988eb242078ef0d7de61ae2dc8",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=33ed8846f3545d2cc27e22cca34a077ddca9db988eb242078ef0d7de61ae2dc8"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20728,28 +20808,31 @@ export interface operations {
                      *       "since": "2026-01-01T12:00:00Z",
                      *       "until": "2026-01-01T12:00:00Z",
                      *       "by": "run",
+                     *       "currency": "USD",
                      *       "data": [
                      *         {
                      *           "runs": 1,
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
+                     *           "cost": 0,
+                     *           "unpriced_slot_seconds": 4.801116,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 3.923162,
+                     *             "train": 2.400558,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 3.923162
+                     *             "other": 2.400558
                      *           },
                      *           "outcomes": {
-                     *             "trained": 3.923162,
+                     *             "trained": 2.400558,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 3.923162
+                     *             "unknown": 2.400558
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -20780,23 +20863,25 @@ export interface operations {
                      *         "runs": 1,
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
+                     *         "cost": 0,
+                     *         "unpriced_slot_seconds": 4.801116,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 3.923162,
+                     *           "train": 2.400558,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 3.923162
+                     *           "other": 2.400558
                      *         },
                      *         "outcomes": {
-                     *           "trained": 3.923162,
+                     *           "trained": 2.400558,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 3.923162
+                     *           "unknown": 2.400558
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -20862,6 +20947,7 @@ export interface operations {
                      *       "until": "2026-01-01T12:00:00Z",
                      *       "by": "team",
                      *       "bucket": "day",
+                     *       "currency": "USD",
                      *       "starts": [
                      *         "2026-01-01T12:00:00Z",
                      *         "2026-01-01T12:00:00Z",
@@ -20933,9 +21019,42 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             7.87598
+                     *             4.829652
                      *           ],
                      *           "gpu_seconds": [
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0,
+                     *             0
+                     *           ],
+                     *           "cost": [
                      *             0,
                      *             0,
                      *             0,
@@ -21578,6 +21697,111 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_pool_prices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "currency": "USD",
+                     *       "prices": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Prices"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_pool_price: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "device": "cuda",
+                 *       "gpu_model": "NVIDIA H100 80GB HBM3",
+                 *       "per_hour": "2.5000"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PriceChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "currency": "USD",
+                     *       "prices": [
+                     *         {
+                     *           "device": "cuda",
+                     *           "gpu_model": "NVIDIA H100 80GB HBM3",
+                     *           "per_hour": "2.5000"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Prices"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */

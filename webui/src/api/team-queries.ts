@@ -53,6 +53,9 @@ export const poolAdmins = (name: string) =>
     queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/admins", { path: { pool_name: name } }, signal)).data,
   });
 
+export const poolPrices = (name: string) =>
+  queryOptions({ queryKey: ["pool", name, "prices"], queryFn: ({ signal }) => get("/api/v1/pools/{pool_name}/prices", { path: { pool_name: name } }, signal) });
+
 export const projectQuotas = (pool: string, team: string) =>
   queryOptions({
     queryKey: ["pool", pool, "teams", team],

@@ -1,5 +1,5 @@
 import "@mantine/core/styles/NumberInput.css";
-import { Button, Checkbox, Group, Modal, NumberInput, Stack, Text } from "@mantine/core";
+import { Button, Group, Modal, NumberInput, Stack, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -33,8 +33,6 @@ function ChangeForm({ run, done }: { run: Run; done: () => void }) {
   const [staleness, setStaleness] = useState<number | string>(current.staleness ?? "");
   const [concurrency, setConcurrency] = useState<number | string>(current.concurrency ?? "");
   const [rate, setRate] = useState<number | string>(current.rate ?? "");
-  const [checkpoint, setCheckpoint] = useState(false);
-  const [evaluate, setEvaluate] = useState(false);
   const client = useQueryClient();
 
   const changes = {
@@ -42,16 +40,15 @@ function ChangeForm({ run, done }: { run: Run; done: () => void }) {
     ...(concurrency !== "" && concurrency !== current.concurrency ? { rollout: { max_concurrent_groups: Number(concurrency) } } : {}),
     ...(rate !== "" && rate !== current.rate ? { trainer: { learning_rate: Number(rate) } } : {}),
   };
-  const isUnchanged = Object.keys(changes).length === 0 && !checkpoint && !evaluate;
+  const isUnchanged = Object.keys(changes).length === 0;
   const change = useMutation({
-    mutationFn: () => post("/api/v1/runs/{run_id}/runtime", { path: { run_id: run.id }, body: { changes, checkpoint, evaluate } }),
+    mutationFn: () => post("/api/v1/runs/{run_id}/runtime", { path: { run_id: run.id }, body: { changes } }),
     onSuccess: (changed) => {
       client.setQueryData(queries.run(run.id).queryKey, changed);
       notifications.show({ message: `${run.name} applies the change within seconds and records an event` });
       done();
     },
   });
-  const running = run.status === "RUNNING";
   return (
     <form onSubmit={(event) => { event.preventDefault(); change.mutate(); }}>
       <Stack gap="sm">
@@ -59,8 +56,6 @@ function ChangeForm({ run, done }: { run: Run; done: () => void }) {
         <NumberInput label="Max staleness (η)" description="The admission gate applies it immediately. A lower bound applies to batches after all groups admitted before the change are trained." min={0} allowDecimal={false} value={staleness} onChange={setStaleness} data-autofocus />
         <NumberInput label="Concurrent groups" description="Groups in flight at the same time, over all engines." min={1} allowDecimal={false} value={concurrency} onChange={setConcurrency} />
         <NumberInput label="Learning rate" description="Applies from the next train step." min={0} step={1e-5} decimalScale={12} value={rate} onChange={setRate} />
-        <Checkbox label="Save a checkpoint after the next train step" checked={checkpoint} disabled={!running} onChange={(event) => setCheckpoint(event.currentTarget.checked)} />
-        <Checkbox label="Evaluate the newest policy version" checked={evaluate} disabled={!running || run.spec.evaluation === null} onChange={(event) => setEvaluate(event.currentTarget.checked)} />
         <Text size="xs" c="dimmed">The submitted spec does not change. Each change is recorded as an event of the run.</Text>
         <Group justify="flex-end" gap={8}>
           <Button variant="default" onClick={done}>Cancel</Button>

@@ -18,6 +18,7 @@ import { isFailure } from "./failure.ts";
 import { FailurePanel } from "./failure-panel.tsx";
 import { KeyMetrics } from "./key-metrics.tsx";
 import { useLiveRun } from "./live.ts";
+import { MadeFrom } from "./made-from.tsx";
 import { LifecycleButtons, StopButton } from "./run-actions.tsx";
 import classes from "./run-page.module.css";
 import { RunStatus } from "./run-status.tsx";
@@ -65,6 +66,7 @@ function Header({ run }: { run: Run }) {
           <span>from {run.model.name}</span>
           <span title={moment(run.created_at)}>created {ago(run.created_at)}</span>
           {run.parent !== null && <span>{run.parent.relation} of <Link to={`/runs/${run.parent.id}`}>{run.parent.name}</Link></span>}
+          <MadeFrom runId={run.id} />
           {run.tags.map((tag) => <Link key={tag} to={`/runs?tag=${encodeURIComponent(tag)}`}>#{tag}</Link>)}
           {run.attempt_number > 1 && <span>attempt {run.attempt_number}</span>}
         </div>

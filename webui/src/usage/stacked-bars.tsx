@@ -2,27 +2,26 @@ import { useState } from "react";
 
 import { chosenTimeZone } from "../common/time-zone.ts";
 import classes from "./usage.module.css";
-import { axisTop, slotTime, type Part } from "./usage-view.ts";
+import type { Part } from "./usage-view.ts";
 
-type Props = { parts: Part[]; starts: string[]; bucket: "hour" | "day"; label: string };
+type Props = { parts: Part[]; starts: string[]; bucket: "hour" | "day"; label: string; top: number; format: (value: number) => string };
 
 /** A bar per hour or day, stacked by part, with a legend that reads the bar under the pointer. */
-export function StackedBars({ parts, starts, bucket, label }: Props) {
+export function StackedBars({ parts, starts, bucket, label, top, format }: Props) {
   const [read, setRead] = useState<number | null>(null);
-  const top = axisTop(parts);
   const place = (index: number) => bucketName(starts[index] ?? "", bucket);
-  const secondsOf = (part: Part) => (read === null ? part.total : (part.seconds[read] ?? 0));
-  const total = parts.reduce((sum, part) => sum + secondsOf(part), 0);
+  const valueOf = (part: Part) => (read === null ? part.total : (part.values[read] ?? 0));
+  const total = parts.reduce((sum, part) => sum + valueOf(part), 0);
   return (
     <div className={classes.chart}>
       <div className={classes.plot}>
-        <div className={`${classes.axis} tabular`} aria-hidden><span>{slotTime(top)}</span><span>{slotTime(top / 2)}</span><span>0</span></div>
+        <div className={`${classes.axis} tabular`} aria-hidden><span>{format(top)}</span><span>{format(top / 2)}</span><span>0</span></div>
         <div>
           <div className={classes.bars} role="img" aria-label={label} onPointerLeave={() => setRead(null)} data-testid="usage-bars">
             {starts.map((start, index) => (
               <span key={start} data-read={read === index} onPointerEnter={() => setRead(index)}>
                 {parts.map((part, place) => {
-                  const height = (100 * (part.seconds[index] ?? 0)) / top;
+                  const height = (100 * (part.values[index] ?? 0)) / top;
                   return height > 0 && <i key={part.key} data-part={part.key} data-color={place + 1} style={{ height: `${height}%` }} />;
                 })}
               </span>
@@ -32,10 +31,10 @@ export function StackedBars({ parts, starts, bucket, label }: Props) {
         </div>
       </div>
       <div className={classes.legend} data-testid="usage-legend">
-        <strong className="tabular">{read === null ? "Whole period" : place(read)}: {slotTime(total)}</strong>
+        <strong className="tabular">{read === null ? "Whole period" : place(read)}: {format(total)}</strong>
         <ul>
           {parts.map((part, index) => (
-            <li key={part.key}><i data-part={part.key} data-color={index + 1} aria-hidden /><span>{part.label}</span><b className="tabular">{slotTime(secondsOf(part))}</b></li>
+            <li key={part.key}><i data-part={part.key} data-color={index + 1} aria-hidden /><span>{part.label}</span><b className="tabular">{format(valueOf(part))}</b></li>
           ))}
         </ul>
       </div>

@@ -9,15 +9,15 @@ import { OUTCOMES } from "./outcomes.ts";
 import { UsagePage } from "./usage-page.tsx";
 
 const TOTAL: UsageTotal = {
-  runs: 1, slot_seconds: 7200, gpu_seconds: 3600, phases: { generate: 0, train: 0, wait: 0, sync: 0, evaluate: 0, other: 7200 },
+  runs: 1, slot_seconds: 7200, gpu_seconds: 3600, cost: 0, unpriced_slot_seconds: 7200, phases: { generate: 0, train: 0, wait: 0, sync: 0, evaluate: 0, other: 7200 },
   outcomes: { trained: 5400, dropped: 720, in_flight: 0, lost: 0, evaluated: 0, sync: 0, idle: 1080, unknown: 0 }, dropped: { stale: 720 },
   tokens: { generated: 1000, trained: 900, dropped: { stale: 80 }, lost: 20, in_flight: 0, unknown: 0, wasted: 100 },
 };
 const WINDOW = { since: "2026-11-24T00:00:00Z", until: "2026-11-26T00:00:00Z" };
-const ROWS: Usage = { ...WINDOW, by: "run", data: [{ ...TOTAL, team: { id: "team_1", name: "blue" }, project: { id: "prj_1", name: "math" }, run: { id: "run_1", name: "gsm8k" } }], left_out: 3, total: TOTAL };
+const ROWS: Usage = { ...WINDOW, currency: "EUR", by: "run", data: [{ ...TOTAL, team: { id: "team_1", name: "blue" }, project: { id: "prj_1", name: "math" }, run: { id: "run_1", name: "gsm8k" } }], left_out: 3, total: TOTAL };
 const SERIES: UsageSeries = {
-  ...WINDOW, by: "outcome", bucket: "day", starts: ["2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z"],
-  data: OUTCOMES.map((code) => ({ name: { id: code, name: code }, team: null, slot_seconds: [0, TOTAL.outcomes[code]], gpu_seconds: [0, 0] })),
+  ...WINDOW, currency: "EUR", by: "outcome", bucket: "day", starts: ["2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z"],
+  data: OUTCOMES.map((code) => ({ name: { id: code, name: code }, team: null, slot_seconds: [0, TOTAL.outcomes[code]], gpu_seconds: [0, 0], cost: [0, TOTAL.outcomes[code] / 3600] })),
 };
 
 /** Answers by path, whatever the window. */
@@ -66,4 +66,14 @@ test("each half of the page says its own failure", async () => {
   renderPage(<UsagePage />, { path: "/usage" });
   assert.equal((await screen.findAllByRole("alert")).length, 2);
   assert.ok(screen.queryByTestId("usage") === null);
+});
+
+test("with prices there is a cost, and what had no price is said", async () => {
+  const priced = { ...TOTAL, cost: 2, unpriced_slot_seconds: 1800 };
+  answer({ ...ROWS, data: [{ ...ROWS.data[0], cost: 2 }], total: priced }, SERIES);
+  renderPage(<UsagePage />, { path: "/usage?measure=cost" });
+  const legend = await screen.findByTestId("usage-legend");
+  assert.ok(within(legend).getByText(/Whole period: 2\.00.EUR/));
+  assert.ok(within(await screen.findByTestId("usage")).getByRole("columnheader", { name: "Cost" }));
+  assert.ok(screen.getByText(/^30.min had no price/));
 });

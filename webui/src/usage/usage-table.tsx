@@ -6,12 +6,13 @@ import type { Usage, UsageRow, UsageTotal } from "../api/schema.d.ts";
 import { compact, DASH, grouped, percent } from "../common/format.ts";
 import { OUTCOMES, outcomeLabel } from "./outcomes.ts";
 import classes from "./usage.module.css";
-import { rowName, slotTime, wastedShare, type UsageView } from "./usage-view.ts";
+import { money, rowName, slotTime, wastedShare, type UsageView } from "./usage-view.ts";
 
 const FIRST_ROWS = 50;
 
 export function UsageTable({ usage, by }: { usage: Usage; by: UsageView["by"] }) {
   const [isWhole, setWhole] = useState(false);
+  const currency = usage.total.cost > 0 ? usage.currency : null;
   const rows = isWhole ? usage.data : usage.data.slice(0, FIRST_ROWS);
   return (
     <>
@@ -23,6 +24,7 @@ export function UsageTable({ usage, by }: { usage: Usage; by: UsageView["by"] })
               {by !== "run" && <Table.Th ta="right">Runs</Table.Th>}
               <Table.Th ta="right" title="Time in which slots were held, of all devices">Slot-hours</Table.Th>
               <Table.Th ta="right" title="Of them, those of GPU slots">GPU-hours</Table.Th>
+              {usage.total.cost > 0 && <Table.Th ta="right" title="At the prices at which the slots were granted">Cost</Table.Th>}
               <Table.Th miw={180}>What became of it</Table.Th>
               <Table.Th ta="right" title="Completion tokens of these runs, also outside of the period">Tokens generated</Table.Th>
               <Table.Th ta="right" title="Part of them that was dropped, or lost to recoveries">Wasted</Table.Th>
@@ -32,11 +34,11 @@ export function UsageTable({ usage, by }: { usage: Usage; by: UsageView["by"] })
             {rows.map((row) => (
               <Table.Tr key={[row.team?.id, row.project?.id, row.run?.id].join()}>
                 <Table.Td className={classes.name}><Name row={row} by={by} /></Table.Td>
-                <Figures row={row} by={by} />
+                <Figures row={row} by={by} currency={currency} />
               </Table.Tr>
             ))}
           </Table.Tbody>
-          {usage.data.length > 1 && <Table.Tfoot><Table.Tr><Table.Th>Total</Table.Th><Figures row={usage.total} by={by} /></Table.Tr></Table.Tfoot>}
+          {usage.data.length > 1 && <Table.Tfoot><Table.Tr><Table.Th>Total</Table.Th><Figures row={usage.total} by={by} currency={currency} /></Table.Tr></Table.Tfoot>}
         </Table>
       </div>
       {rows.length < usage.data.length && <div className={classes.more}><Button variant="default" onClick={() => setWhole(true)}>Show all {grouped(usage.data.length)}</Button></div>}
@@ -55,12 +57,14 @@ function Name({ row, by }: { row: UsageRow; by: UsageView["by"] }) {
   );
 }
 
-function Figures({ row, by }: { row: UsageTotal; by: UsageView["by"] }) {
+/** Without a currency there is no cost. */
+function Figures({ row, by, currency }: { row: UsageTotal; by: UsageView["by"]; currency: string | null }) {
   return (
     <>
       {by !== "run" && <Table.Td ta="right">{grouped(row.runs)}</Table.Td>}
       <Table.Td ta="right">{slotTime(row.slot_seconds)}</Table.Td>
       <Table.Td ta="right">{row.gpu_seconds === 0 ? DASH : slotTime(row.gpu_seconds)}</Table.Td>
+      {currency !== null && <Table.Td ta="right">{money(row.cost, currency)}</Table.Td>}
       <Table.Td><Outcomes row={row} /></Table.Td>
       <Table.Td ta="right">{compact(row.tokens.generated)}</Table.Td>
       <Table.Td ta="right" title={droppedText(row)}>{percent(wastedShare(row.tokens))}</Table.Td>

@@ -4,11 +4,11 @@ import { test } from "vitest";
 import type { UsageSeriesRow } from "../api/schema.d.ts";
 import { axisTop, bucketOf, partsOf, sinceOf, slotTime, usageView, wastedShare } from "./usage-view.ts";
 
-const named = (name: string, seconds: number[]): UsageSeriesRow => ({ name: { id: name, name }, team: null, slot_seconds: seconds, gpu_seconds: seconds });
+const named = (name: string, seconds: number[]): UsageSeriesRow => ({ name: { id: name, name }, team: null, slot_seconds: seconds, gpu_seconds: seconds, cost: seconds.map((value) => value / 10) });
 
 test("an address that means nothing shows the default", () => {
-  assert.deepEqual(usageView(new URLSearchParams("days=2&stack=color&by=&device=tpu")), { days: 30, stack: "outcome", by: "project", device: "" });
-  assert.deepEqual(usageView(new URLSearchParams("days=7&stack=team&by=run&device=cuda")), { days: 7, stack: "team", by: "run", device: "cuda" });
+  assert.deepEqual(usageView(new URLSearchParams("days=2&stack=color&by=&device=tpu")), { measure: "time", days: 30, stack: "outcome", by: "project", device: "" });
+  assert.deepEqual(usageView(new URLSearchParams("days=7&stack=team&by=run&device=cuda")), { measure: "time", days: 7, stack: "team", by: "run", device: "cuda" });
 });
 
 test("a week has a bar per hour, a longer period one per day, and both begin at a full hour", () => {
@@ -20,21 +20,22 @@ test("a week has a bar per hour, a longer period one per day, and both begin at 
 
 test("names after the largest five are one part, and nothing is left out of the sum", () => {
   const series = [7, 6, 5, 4, 3, 2, 1].map((size) => named(`t${size}`, [size, 0]));
-  const parts = partsOf(series, "team", (code) => code);
+  const parts = partsOf(series, { stack: "team", measure: "time" }, (code) => code);
   assert.deepEqual(parts.map(({ label }) => label), ["t7", "t6", "t5", "t4", "t3", "2 more"]);
   assert.equal(parts.reduce((total, part) => total + part.total, 0), 28);
 });
 
 test("usage without a name says whose it is", () => {
-  const other: UsageSeriesRow = { name: null, team: { id: "team_1", name: "blue" }, slot_seconds: [1], gpu_seconds: [1] };
-  assert.equal(partsOf([other], "project", (code) => code)[0]?.label, "Other projects of blue");
-  assert.equal(partsOf([{ ...other, team: null }], "team", (code) => code)[0]?.label, "Other teams");
+  const other: UsageSeriesRow = { name: null, team: { id: "team_1", name: "blue" }, slot_seconds: [1], gpu_seconds: [1], cost: [1] };
+  assert.equal(partsOf([other], { stack: "project", measure: "time" }, (code) => code)[0]?.label, "Other projects of blue");
+  assert.equal(partsOf([{ ...other, team: null }], { stack: "team", measure: "time" }, (code) => code)[0]?.label, "Other teams");
 });
 
 test("the axis ends at a round time that no bar passes", () => {
-  const top = (...bars: number[]) => axisTop(partsOf([named("a", bars)], "team", (code) => code));
+  const top = (...bars: number[]) => axisTop(partsOf([named("a", bars)], { stack: "team", measure: "time" }, (code) => code), "time");
   assert.deepEqual([top(3600 * 4.2, 0), top(3600 * 130), top(72), top(1500), top(3)], [3600 * 6, 3600 * 200, 120, 2400, 4]);
-  assert.ok(axisTop([]) > 0);
+  assert.equal(axisTop(partsOf([named("a", [123])], { stack: "team", measure: "cost" }, (code) => code), "cost"), 20);
+  assert.ok(axisTop([], "time") > 0);
 });
 
 test("slot time has the unit that fits it", () => {

@@ -12,14 +12,16 @@ export const PERIODS = [
 export const STACKS = ["outcome", "phase", "team", "project"] as const;
 export const ROWS = ["project", "team", "run"] as const;
 export const DEVICES = ["", "cuda", "cpu"] as const;
+export const MEASURES = ["time", "cost"] as const;
 
-export type UsageView = { days: number; stack: (typeof STACKS)[number]; by: (typeof ROWS)[number]; device: (typeof DEVICES)[number] };
+export type UsageView = { measure: (typeof MEASURES)[number]; days: number; stack: (typeof STACKS)[number]; by: (typeof ROWS)[number]; device: (typeof DEVICES)[number] };
 
 const HOUR = 3_600_000;
 const LONGEST_BY_HOUR = 7; // days; a longer period has a bar per day
 
 export function usageView(search: URLSearchParams): UsageView {
   return {
+    measure: choice(search.get("measure"), MEASURES, "time"),
     days: Number(choice(search.get("days"), PERIODS.map(({ value }) => value), "30")),
     stack: choice(search.get("stack"), STACKS, "outcome"),
     by: choice(search.get("by"), ROWS, "project"),
@@ -44,32 +46,36 @@ export function slotTime(seconds: number): string {
   return `${value.toLocaleString("en-GB", { maximumFractionDigits: value < 1000 ? 1 : 0 })}\u00a0${unit}`;
 }
 
-export type Part = { key: string; label: string; seconds: number[]; total: number };
+/** 1234.5 -> "1,234.50 EUR" */
+export const money = (amount: number, currency: string): string => `${amount.toLocaleString("en-GB", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}\u00a0${currency}`;
+
+/** Values are seconds of slots or amounts of the currency, one for each bucket. */
+export type Part = { key: string; label: string; values: number[]; total: number };
 
 const MOST_PARTS = 6; // one for each color of a series
 
 /** The series of the chart, in the order in which they are stacked. Names after the largest ones are one part together. */
-export function partsOf(series: readonly UsageSeriesRow[], stack: UsageView["stack"], label: (code: string) => string): Part[] {
-  const parts = series.map(({ name, team, slot_seconds }) => ({
+export function partsOf(series: readonly UsageSeriesRow[], { stack, measure }: Pick<UsageView, "stack" | "measure">, label: (code: string) => string): Part[] {
+  const parts = series.map(({ name, team, slot_seconds, cost }) => ({
     key: name === null ? `others of ${team?.id ?? ""}` : name.id,
     label: name === null ? (team === null ? `Other ${stack}s` : `Other projects of ${team.name}`) : stack === "team" || stack === "project" ? name.name : label(name.id),
-    seconds: slot_seconds,
-    total: sum(slot_seconds),
+    values: measure === "cost" ? cost : slot_seconds,
+    total: sum(measure === "cost" ? cost : slot_seconds),
   }));
   if (stack === "outcome" || stack === "phase") return parts;
   if (parts.length <= MOST_PARTS) return parts;
   const rest = parts.slice(MOST_PARTS - 1);
-  const seconds = (rest[0]?.seconds ?? []).map((_, bucket) => sum(rest.map((part) => part.seconds[bucket] ?? 0)));
-  return [...parts.slice(0, MOST_PARTS - 1), { key: "the rest", label: `${rest.length} more`, seconds, total: sum(seconds) }];
+  const values = (rest[0]?.values ?? []).map((_, bucket) => sum(rest.map((part) => part.values[bucket] ?? 0)));
+  return [...parts.slice(0, MOST_PARTS - 1), { key: "the rest", label: `${rest.length} more`, values, total: sum(values) }];
 }
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
 
-/** A round time at or above the largest bar, in seconds. */
-export function axisTop(parts: readonly Part[]): number {
-  const bars = (parts[0]?.seconds ?? []).map((_, bucket) => sum(parts.map((part) => part.seconds[bucket] ?? 0)));
+/** A round time or amount at or above the largest bar. */
+export function axisTop(parts: readonly Part[], measure: UsageView["measure"]): number {
+  const bars = (parts[0]?.values ?? []).map((_, bucket) => sum(parts.map((part) => part.values[bucket] ?? 0)));
   const largest = Math.max(0, ...bars);
-  const base = largest < 60 ? 1 : largest < 3600 ? 60 : 3600;
+  const base = measure === "cost" ? 0.01 : largest < 60 ? 1 : largest < 3600 ? 60 : 3600;
   const power = base * 10 ** Math.max(0, Math.floor(Math.log10(largest / base)));
   return power * ([2, 4, 6, 8].find((step) => step * power >= largest) ?? 10);
 }

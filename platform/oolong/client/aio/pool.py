@@ -69,6 +69,17 @@ class AsyncPool(AsyncResource):
     async def remove_admin(self, pool: str, user_id: str) -> None:
         await self._send(delete("pools/{}/admins/{}", pool, user_id))
 
+    async def prices(self, pool: str = "default") -> models.Prices:
+        """What an hour of a slot costs, by device and GPU model."""
+        return await self._send(get("pools/{}/prices", models.Prices, pool))
+
+    async def set_price(
+        self, pool: str, *, device: str, per_hour: str | None, gpu_model: str = ""
+    ) -> models.Prices:
+        """Charge `per_hour` for leases that are granted from now on; None removes the price."""
+        body = {"device": device, "gpu_model": gpu_model, "per_hour": per_hour}
+        return await self._send(put("pools/{}/prices", models.Prices, pool, body=body))
+
     async def usage(
         self,
         *,

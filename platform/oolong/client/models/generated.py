@@ -771,6 +771,11 @@ class Preset(ApiModel):
     fault: str
 
 
+class Prices(ApiModel):
+    currency: str
+    prices: list[SlotPrice]
+
+
 class Progress(ApiModel):
     phase: str
     done: int
@@ -1344,6 +1349,12 @@ class SlotHolder(ApiModel):
     job: str
 
 
+class SlotPrice(ApiModel):
+    device: str
+    gpu_model: str
+    per_hour: str
+
+
 class Span(ApiModel):
     lane: str
     attempt: int
@@ -1535,6 +1546,7 @@ class Usage(ApiModel):
     since: datetime
     until: datetime
     by: str
+    currency: str
     data: list[UsageRow]
     left_out: int
     total: UsageTotal
@@ -1545,6 +1557,7 @@ class UsageSeries(ApiModel):
     until: datetime
     by: str
     bucket: str
+    currency: str
     starts: list[datetime]
     data: list[UsageSeriesRow]
 
@@ -1554,12 +1567,15 @@ class UsageSeriesRow(ApiModel):
     team: Named | None = None
     slot_seconds: list[float]
     gpu_seconds: list[float]
+    cost: list[float]
 
 
 class UsageTotal(ApiModel):
     runs: int
     slot_seconds: float
     gpu_seconds: float
+    cost: float
+    unpriced_slot_seconds: float
     phases: Phases
     outcomes: OutcomeSeconds
     dropped: dict[str, float]

@@ -234,10 +234,10 @@ def test_a_question_that_cannot_be_answered_is_refused(
 
 def test_the_command_shows_it_and_writes_csv(oolong: Callable[..., Done], used: str) -> None:
     lines = oolong("pool", "usage").out.splitlines()
-    assert lines[0].split("\t") == [f"{used} a run", "200", "100", "56", "40", "40", "14", "0", "50", "200"]
+    assert lines[0].split("\t") == [f"{used} a run", "200", "100", "0.00", "56", "40", "40", "14", "0", "50", "200"]
     assert lines[-1].startswith("total\t200\t")
     by_outcome = oolong("pool", "usage", "--split", "outcome").out.splitlines()
-    assert by_outcome[0].split("\t")[1:] == ["200", "100", "80", "10", "6", "0", "0", "14", "40", "51", "200"]
+    assert by_outcome[0].split("\t")[1:] == ["200", "100", "0.00", "80", "10", "6", "0", "0", "14", "40", "51", "200"]
     assert '"generate": 56.0' in oolong("pool", "usage", "--by", "team", "--json").out
     assert oolong("pool", "usage", "--csv", "usage.csv").code == 0
     assert oolong("pool", "usage", "--csv", "-").out.startswith("team_id,team,")
@@ -271,3 +271,27 @@ def test_shares_stand_for_the_time_since_the_ones_before_within_bounds() -> None
     assert not bad.working
     nothing = slot_usage(JobKind.CONTROLLER, [shares(20)], measured_to=None)
     assert not nothing
+
+
+def test_a_lease_costs_the_price_of_its_grant_whatever_is_set_later(
+    alice: Person, start: Callable[..., Any], node: Callable[..., SimulatedNode], clock: Clock
+) -> None:
+    def charge(per_hour: str | None) -> None:
+        body = {"device": "cpu", "per_hour": per_hour}
+        assert alice.call("PUT", "/pools/default/prices", body).status_code == 200
+
+    charge("3.60")
+    where = node(slots=4)
+    start(where, name="priced")
+    charge(None)
+    start(where, name="free")
+    charge("99")
+    Lease.objects.update(granted_at=clock.now)
+    clock.forward(100)
+    answer = alice.get("/pool/usage").json()
+    assert {row["run"]["name"]: row["cost"] for row in answer["data"]} == {"priced": 0.2, "free": 0.0}
+    assert (answer["total"]["cost"], answer["total"]["unpriced_slot_seconds"]) == (0.2, 200.0)
+    for by in ("team", "project", "phase", "outcome"):
+        series = alice.get(f"/pool/usage/series?by={by}").json()
+        assert series["currency"] == "USD"
+        assert sum(sum(part["cost"]) for part in series["data"]) == pytest.approx(0.2)

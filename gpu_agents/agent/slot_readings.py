@@ -69,6 +69,16 @@ def job_of(pid: int) -> str:
     return ""
 
 
+def _is_of_a_job(pid: int) -> bool:
+    """Whether it or a process above it carries a job's mark: that of an isolated job may be unreadable."""
+    while pid > 1:
+        if job_of(pid):
+            return True
+        stat = _read(pid, "stat")
+        pid = int(stat.rpartition(b")")[2].split()[1]) if stat else 0
+    return False
+
+
 def _usage(pid: int) -> tuple[float, int] | None:
     stat = _read(pid, "stat")
     if not stat:
@@ -89,7 +99,7 @@ def parse_compute_apps(text: str) -> dict[str, list[SlotProcess]]:
             continue
         gpu, pid, mebibytes = parts[0], int(parts[1]), parts[2]
         command = _read(pid, "cmdline")
-        if command is None or job_of(pid):
+        if command is None or _is_of_a_job(pid):
             continue
         processes = found.setdefault(gpu, [])
         if len(processes) < MOST_PROCESSES:

@@ -15,6 +15,13 @@ from oolong.contracts.agent import SlotInventory
 from tests.support.waiting import wait_until
 
 BUSY = "while True: pass"
+CHILD_WITHOUT_MARK = """
+import os, subprocess, sys
+plain = {name: value for name, value in os.environ.items() if name != "OOLONG_JOB"}
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], env=plain, stdin=subprocess.PIPE)
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -65,6 +72,16 @@ def test_processes_without_a_jobs_mark_occupy_a_gpu(busy: subprocess.Popen[bytes
     alone = SlotInventory(slot="GPU-2", device="cuda")
     occupied = with_foreign_processes([*shares, alone], found)
     assert [len(slot.occupied_by) for slot in occupied] == [1, 1, 0]
+
+
+def test_a_process_below_one_with_a_mark_is_of_the_job() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD_WITHOUT_MARK], env={**os.environ, MARK: "job_parent"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert job_of(child) == "" and parse_compute_apps(f"GPU-1, {child}, 5\n") == {}
 
 
 def test_an_agent_reads_two_tables_of_nvidia_smi(

@@ -80,7 +80,8 @@ class Agent:
         )
         self._heartbeats = HeartbeatLoop(
             settings, self._data, self._api,
-            observed=self.observed_jobs, work=lambda: bool(self._plan()), isolation=self._isolation,
+            observed=self.observed_jobs, work=lambda: bool(self._plan()), held=self._jobs.held_slots,
+            isolation=self._isolation,
         )  # fmt: skip
         self._preparer = Preparer(
             settings, self._data, self._api, on_progress=self._heartbeats.wake, isolation=self._isolation

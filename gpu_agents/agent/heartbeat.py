@@ -7,10 +7,13 @@ import logging
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.identity import inventory_of
 from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from gpu_agents.agent.slot_readings import CpuReadings
 from oolong.contracts.agent import (
     PROTOCOL,
     DesiredAttempt,
@@ -35,7 +38,8 @@ class NodeRevoked(Exception):
 
 
 class HeartbeatLoop:
-    """`observed` returns the jobs' current state; `work` returns whether this node has something to do."""
+    """`observed` returns the jobs' current state; `work` returns whether this node has something to do; `held` returns
+    the slots of each job."""
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class HeartbeatLoop:
         *,
         observed: Callable[[], list[ObservedJob]],
         work: Callable[[], bool],
+        held: Callable[[], dict[str, list[str]]],
         isolation: NodeIsolation,
     ) -> None:
         self._settings = settings
@@ -52,6 +57,8 @@ class HeartbeatLoop:
         self._api = api
         self._observed = observed
         self._work = work
+        self._held = held
+        self._cpu_readings = CpuReadings()
         self._isolation = isolation
         self._inventory: tuple[float, Inventory] | None = None
         self._started_at = time.time()
@@ -133,7 +140,11 @@ class HeartbeatLoop:
 
     def _current_inventory(self) -> Inventory:
         if self._inventory is None or time.monotonic() - self._inventory[0] > INVENTORY_SECONDS:
-            self._inventory = (time.monotonic(), inventory_of(self._settings, self._isolation))
+            found = inventory_of(self._settings, self._isolation)
+            if self._settings.device == "cpu":
+                slots = self._cpu_readings.take(found.slots, self._held())
+                found = msgspec.structs.replace(found, slots=slots)
+            self._inventory = (time.monotonic(), found)
         return self._inventory[1]
 
 

@@ -9,12 +9,17 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpu_agents.agent import slot_readings
 from oolong.contracts.agent import Inventory, SlotInventory
 from oolong.gpu_slots import slot_names
 from oolong.system.process_handle import boot_id
 
 NVIDIA_SMI_SECONDS = 20.0
-GPU_FIELDS = "index,uuid,name,memory.total,mig.mode.current"
+GPU_FIELDS = (
+    "index,uuid,name,memory.total,mig.mode.current,utilization.gpu,memory.used,temperature.gpu,"
+    "ecc.errors.uncorrected.volatile.total"
+)
+APP_FIELDS = "gpu_uuid,pid,used_memory"
 
 
 class InventoryError(Exception):
@@ -66,12 +71,21 @@ def cpu_slots(count: int) -> list[SlotInventory]:
 
 
 def gpu_slots(slots_per_gpu: int = 1) -> list[SlotInventory]:
-    """Slots of the GPUs in nvidia-smi and, if it is set, in CUDA_VISIBLE_DEVICES."""
+    """Slots of the GPUs in nvidia-smi and, if it is set, in CUDA_VISIBLE_DEVICES, with their readings."""
+    gpus = parse_gpus(
+        _nvidia_smi(f"--query-gpu={GPU_FIELDS}"),
+        slots_per_gpu=slots_per_gpu, visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )  # fmt: skip
+    foreign = slot_readings.parse_compute_apps(_nvidia_smi(f"--query-compute-apps={APP_FIELDS}"))
+    return slot_readings.with_foreign_processes(gpus, foreign)
+
+
+def _nvidia_smi(query: str) -> str:
     try:
-        answer = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"],
+        return subprocess.run(
+            ["nvidia-smi", query, "--format=csv,noheader,nounits"],
             capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True,
-        )  # fmt: skip
+        ).stdout  # fmt: skip
     except FileNotFoundError as error:
         raise InventoryError(
             "device=cuda, but nvidia-smi is not on PATH: install the NVIDIA driver, or use device=cpu"
@@ -84,16 +98,14 @@ def gpu_slots(slots_per_gpu: int = 1) -> list[SlotInventory]:
         raise InventoryError(
             f"nvidia-smi failed with status {error.returncode}: {error.stderr.strip() or error.stdout.strip()}"
         ) from error
-    return parse_gpus(
-        answer.stdout, slots_per_gpu=slots_per_gpu, visible=os.environ.get("CUDA_VISIBLE_DEVICES")
-    )
 
 
 def parse_gpus(text: str, *, slots_per_gpu: int = 1, visible: str | None = None) -> list[SlotInventory]:
-    """Lines `<index>, GPU-<uuid>, <model>, <MiB>, <MIG mode>` → slots of the visible GPUs.
+    """Lines of GPU_FIELDS → slots of the visible GPUs. Slots that share a GPU have its readings, memory divided.
 
     `visible` has the format of CUDA_VISIBLE_DEVICES: indices, UUIDs or UUID prefixes; None means all. A GPU with MIG
-    instances is unhealthy: CUDA cannot use its UUID, and its memory is divided.
+    instances is unhealthy: CUDA cannot use its UUID, and its memory is divided. So is one with memory errors that
+    were not corrected, until the machine is restarted.
     """
     gpus = [[part.strip() for part in line.split(",")] for line in text.splitlines() if line.strip()]
     if not gpus:
@@ -113,23 +125,24 @@ def _is_visible(index: str, uuid: str, visible: str) -> bool:
 
 
 def _slots_of_gpu(
-    uuid: str, model: str, mebibytes: str, mig_mode: str, *, shares: int
-) -> list[SlotInventory]:
+    uuid: str, model: str, mebibytes: str, mig_mode: str, utilization: str, used: str, celsius: str, errors: str,
+    *, shares: int,
+) -> list[SlotInventory]:  # fmt: skip
     reason = "" if mebibytes.isdigit() else f"memory reads {mebibytes!r}"
     if mig_mode == "Enabled":
         reason = "the GPU has MIG instances, which are not supported: disable them with nvidia-smi -mig 0"
     memory_bytes = int(mebibytes) * 1024**2 // shares if not reason else 0
+    if errors.isdigit() and int(errors) > 0:
+        reason = f"{errors} memory errors were not corrected: drain the node and restart it"
     return [
         SlotInventory(
-            slot=name,
-            device="cuda",
-            model=model,
-            memory_bytes=memory_bytes,
-            healthy=not reason,
-            reason=reason,
+            slot=name, device="cuda", model=model, memory_bytes=memory_bytes, healthy=not reason, reason=reason,
+            utilization=min(1.0, int(utilization) / 100) if utilization.isdigit() else None,
+            memory_used_bytes=int(used) * 1024**2 // shares if used.isdigit() else None,
+            celsius=float(celsius) if celsius.isdigit() else None,
         )
         for name in slot_names(uuid, shares)
-    ]
+    ]  # fmt: skip
 
 
 def _cpu_model() -> str:

@@ -66,6 +66,10 @@ class NodeJobs:
     def records(self) -> list[JobRecord]:
         return list(self._spool.jobs.values())
 
+    def held_slots(self) -> dict[str, list[str]]:
+        """The slots of each job that has some and has not ended."""
+        return {record.job_id: record.slots for record in self.records() if record.slots and not record.ended}
+
     def knows(self, job_id: str) -> bool:
         return job_id in self._spool.jobs
 

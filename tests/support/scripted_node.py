@@ -168,7 +168,15 @@ class ScriptedNode:
 
     def _inventory(self) -> Inventory:
         slots = [
-            SlotInventory(slot=f"cpu-{n}", device="cpu", model="scripted CPU slot") for n in range(self.slots)
+            SlotInventory(
+                slot=f"cpu-{n}",
+                device="cpu",
+                model="scripted CPU slot",
+                memory_bytes=4 * 2**30,
+                utilization=0.9 if n % 2 == 0 else 0.6,
+                memory_used_bytes=(n % 3 + 1) * 2**29,
+            )
+            for n in range(self.slots)
         ]
         return Inventory(
             hostname=self.name, agent_version="scripted", boot_id="scripted", cpu_count=2,

@@ -79,6 +79,13 @@ class HolderSerializer(ResponseSerializer):
     job = serializers.CharField()
 
 
+class SlotProcessSerializer(ResponseSerializer):
+    pid = serializers.IntegerField()
+    user = serializers.CharField()
+    command = serializers.CharField(help_text="empty for those who do not manage the pool")
+    memory_bytes = serializers.IntegerField(help_text="of the GPU")
+
+
 class SlotSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField(help_text="cpu-0, or the GPU's UUID")
@@ -86,15 +93,31 @@ class SlotSerializer(ResponseSerializer):
     device = serializers.CharField(help_text="cpu or cuda")
     model = serializers.CharField()
     memory_bytes = serializers.IntegerField()
-    state = serializers.ChoiceField(choices=["free", "held", "unhealthy"])
+    state = serializers.ChoiceField(
+        choices=["free", "held", "occupied", "unhealthy"],
+        help_text="occupied: it is not held, and a process that is no job of Oolong uses it",
+    )
     reason = serializers.CharField(help_text="why the slot is unhealthy")
+    utilization = serializers.FloatField(
+        allow_null=True,
+        help_text="0 to 1: of the GPU; of a core by the job's processes. Null: not measured",
+    )
+    memory_used_bytes = serializers.IntegerField(allow_null=True)
+    celsius = serializers.FloatField(allow_null=True)
+    occupied_by = SlotProcessSerializer(
+        many=True, help_text="processes on it that are no jobs of Oolong, also beside a job"
+    )
     held_by = HolderSerializer(allow_null=True)
 
     def resolve_id(self, slot: Slot) -> str:
         return f"{slot.node_id}:{slot.name}"
 
     def resolve_state(self, slot: Any) -> str:
-        return "held" if slot.held_by else "free" if slot.healthy else "unhealthy"
+        if slot.held_by:
+            return "held"
+        if not slot.healthy:
+            return "unhealthy"
+        return "occupied" if slot.occupied_by else "free"
 
 
 class CordonView(ApiView):

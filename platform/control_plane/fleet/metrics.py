@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, Q
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from control_plane.core.infra.metrics import labelled
@@ -19,23 +19,25 @@ def collect() -> Iterable[Metric]:
 
 
 def slot_states() -> dict[str, int]:
-    """Number of slots that are free, held, unhealthy, or on an unreachable node."""
-    states: Counter[str] = Counter({"free": 0, "held": 0, "unhealthy": 0, "unreachable": 0})
+    """Number of slots that are free, held, occupied by others, unhealthy, or on an unreachable node."""
+    states: Counter[str] = Counter({"free": 0, "held": 0, "occupied": 0, "unhealthy": 0, "unreachable": 0})
     held = Exists(Lease.objects.filter(slot=OuterRef("pk"), released_at=None))
     rows = (
         Slot.objects.filter(present=True)
-        .annotate(held=held)
-        .values_list("held", "healthy", "node__liveness")
+        .annotate(held=held, occupied=~Q(occupied_by=[]))
+        .values_list("held", "healthy", "occupied", "node__liveness")
         .annotate(count=Count("pk"))
     )
-    for is_held, healthy, liveness, count in rows:
-        states[_state(is_held, healthy, liveness)] += count
+    for is_held, healthy, occupied, liveness, count in rows:
+        states[_state(is_held, healthy, occupied, liveness)] += count
     return dict(states)
 
 
-def _state(held: bool, healthy: bool, liveness: str) -> str:
+def _state(held: bool, healthy: bool, occupied: bool, liveness: str) -> str:
     if held:
         return "held"
     if liveness != Liveness.READY:
         return "unreachable"
-    return "free" if healthy else "unhealthy"
+    if not healthy:
+        return "unhealthy"
+    return "occupied" if occupied else "free"

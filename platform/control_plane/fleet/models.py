@@ -211,6 +211,13 @@ class Slot(models.Model):
     healthy = models.BooleanField(default=True)
     reason = models.CharField(max_length=400, default="", blank=True)
     present = models.BooleanField(default=True)  # False when the last inventory did not list it
+    # The newest readings of its node; None: not measured.
+    utilization = models.FloatField(null=True)  # 0 to 1
+    memory_used_bytes = models.BigIntegerField(null=True)
+    celsius = models.FloatField(null=True)
+    occupied_by = models.JSONField(
+        default=list, db_default=[]
+    )  # processes of others (contracts.agent.SlotProcess)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "name"], name="slot_name_on_node")]

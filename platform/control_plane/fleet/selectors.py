@@ -41,7 +41,8 @@ def node_of_credential(text: str) -> Node | None:
 
 
 def node_snapshots(pool: str) -> list[NodeSnapshot]:
-    """A pool's nodes as the scheduler sees them. A slot is free when it is healthy and has no open lease."""
+    """A pool's nodes as the scheduler sees them. A slot is free when it is healthy, has no open lease, and no process
+    of others runs on it."""
     snapshots = []
     for node in _nodes_with_slots().filter(pool=pool):
         slots = sorted(
@@ -51,7 +52,7 @@ def node_snapshots(pool: str) -> list[NodeSnapshot]:
         snapshots.append(
             NodeSnapshot(
                 node.pk, node.name,
-                free=tuple(_slot_snapshot(slot) for slot in slots if not slot.open_leases),
+                free=tuple(_slot_snapshot(slot) for slot in slots if not slot.open_leases and not slot.occupied_by),
                 held=tuple(_slot_snapshot(slot) for slot in slots if slot.open_leases),
                 accepts=accepts, state="" if accepts else node.status.lower(),
                 model_roots=tuple(node.model_roots),
@@ -211,6 +212,9 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     for slot in slots:
         slot.held_by = _holder(slot.open_leases[0], team) if slot.open_leases else None
     blocked_reason = manage_denied_reason(caller, pool)
+    if blocked_reason:
+        for slot in slots:  # a command line may contain a secret
+            slot.occupied_by = [{**process, "command": ""} for process in slot.occupied_by]
     return {
         **vars(pool),
         "may_manage": not blocked_reason,

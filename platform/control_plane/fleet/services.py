@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 
+import msgspec
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
@@ -141,6 +142,8 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
         fields = {
             "device": item.device, "model": item.model[:200], "memory_bytes": item.memory_bytes,
             "healthy": item.healthy, "reason": item.reason[:400], "present": True,
+            "utilization": item.utilization, "memory_used_bytes": item.memory_used_bytes, "celsius": item.celsius,
+            "occupied_by": [msgspec.to_builtins(process) for process in item.occupied_by],
         }  # fmt: skip
         slot = known.pop(item.slot, None)
         if slot is None:

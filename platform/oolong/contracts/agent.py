@@ -35,6 +35,15 @@ class JobIsolation(StrEnum):
     NONE = "none"  # jobs can read and change what the agent can
 
 
+class SlotProcess(Wire, frozen=True, kw_only=True):
+    """A process on a GPU that belongs to no job of Oolong."""
+
+    pid: int
+    user: Annotated[str, msgspec.Meta(max_length=80)] = ""
+    command: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    memory_bytes: Bytes = 0  # of the GPU
+
+
 class SlotInventory(Wire, frozen=True, kw_only=True):
     slot: Annotated[str, msgspec.Meta(max_length=80)]  # "cpu-0", or the GPU's UUID
     device: Annotated[str, msgspec.Meta(max_length=16)]  # cpu | cuda
@@ -42,6 +51,11 @@ class SlotInventory(Wire, frozen=True, kw_only=True):
     memory_bytes: Bytes = 0
     healthy: bool = True
     reason: str = ""  # why not healthy
+    # Readings of the last half minute; None: not measured.
+    utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    memory_used_bytes: Bytes | None = None
+    celsius: float | None = None
+    occupied_by: Annotated[list[SlotProcess], msgspec.Meta(max_length=64)] = []  # nothing is placed upon it
 
 
 class Inventory(Wire, frozen=True, kw_only=True):

@@ -18,7 +18,10 @@ def test_a_machine_without_a_gpu_offers_a_slot_per_core(tmp_path: Path) -> None:
 
 
 def test_gpus_are_slots_by_uuid() -> None:
-    text = "0, GPU-2f1c, NVIDIA H100 80GB HBM3, 81559, Disabled\n1, GPU-77aa, NVIDIA H100 80GB HBM3, [N/A], [N/A]\n\n"
+    text = (
+        "0, GPU-2f1c, NVIDIA H100 80GB HBM3, 81559, Disabled, 37, 40960, 61, 0\n"
+        "1, GPU-77aa, NVIDIA H100 80GB HBM3, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]\n\n"
+    )
     good, odd = parse_gpus(text)
     assert (good.slot, good.device, good.memory_bytes, good.healthy) == (
         "GPU-2f1c",
@@ -26,16 +29,24 @@ def test_gpus_are_slots_by_uuid() -> None:
         81559 * 1024**2,
         True,
     )
+    assert (good.utilization, good.memory_used_bytes, good.celsius) == (0.37, 40960 * 1024**2, 61.0)
     assert not odd.healthy and "[N/A]" in odd.reason
+    assert (odd.utilization, odd.memory_used_bytes, odd.celsius) == (None, None, None)
 
 
-TWO_GPUS = "0, GPU-2f1c, H100, 80000, Disabled\n1, GPU-77aa, H100, 80000, Disabled\n"
+def test_a_gpu_with_memory_errors_is_unhealthy() -> None:
+    (slot,) = parse_gpus("0, GPU-2f1c, H100, 80000, Disabled, 0, 0, 30, 2\n")
+    assert not slot.healthy and slot.reason.startswith("2 memory errors were not corrected")
+
+
+TWO_GPUS = "0, GPU-2f1c, H100, 80000, Disabled, 0, 0, 30, 0\n1, GPU-77aa, H100, 80000, Disabled, 50, 20000, 40, [N/A]\n"
 
 
 def test_a_shared_gpu_is_several_slots_that_split_its_memory() -> None:
     slots = parse_gpus(TWO_GPUS, slots_per_gpu=2)
     assert [slot.slot for slot in slots] == ["GPU-2f1c/0", "GPU-2f1c/1", "GPU-77aa/0", "GPU-77aa/1"]
     assert {slot.memory_bytes for slot in slots} == {40000 * 1024**2}
+    assert [slot.memory_used_bytes for slot in slots[2:]] == [10000 * 1024**2] * 2
 
 
 @pytest.mark.parametrize("visible", ["1", "GPU-77aa", "GPU-77"])
@@ -51,7 +62,7 @@ def test_visible_devices_that_name_no_gpu_are_an_error_that_lists_the_gpus() -> 
 
 
 def test_a_gpu_cut_into_mig_instances_is_unhealthy_and_offers_no_memory() -> None:
-    (slot,) = parse_gpus("0, GPU-2f1c, A100, 40960, Enabled\n")
+    (slot,) = parse_gpus("0, GPU-2f1c, A100, 40960, Enabled, [N/A], [N/A], 30, 0\n")
     assert not slot.healthy and slot.memory_bytes == 0
     assert "MIG" in slot.reason and "nvidia-smi -mig 0" in slot.reason
 

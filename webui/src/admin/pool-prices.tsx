@@ -30,7 +30,7 @@ export function PoolPrices({ pool }: { pool: Pool }) {
           <Table.Tbody>
             {data.prices.map((price) => (
               <Table.Tr key={`${price.device} ${price.gpu_model}`}>
-                <Table.Td className={classes.name}>{nameOf(price)}<div className={classes.soft}>{price.gpu_model === "" ? "every model without a price" : price.device}</div></Table.Td>
+                <Table.Td>{nameOf(price)}<div className={classes.soft}>{price.gpu_model === "" ? "every model without a price" : price.device}</div></Table.Td>
                 <Table.Td ta="right">{Number(price.per_hour).toFixed(2)} {data.currency} per hour</Table.Td>
                 <Table.Td ta="right">
                   <Button variant="subtle" px={8} aria-label={`Change the price of ${nameOf(price)}`} onClick={() => show({ kind: "set", price })}>Change</Button>

@@ -4566,6 +4566,27 @@ export interface components {
             healthy: boolean;
             /** @default  */
             reason: string;
+            /** @default null */
+            utilization: number | null;
+            /** @default null */
+            memory_used_bytes: number | null;
+            /** @default null */
+            celsius: number | null;
+            /** @default [] */
+            occupied_by: components["schemas"]["AgentSlotProcess"][];
+        };
+        /**
+         * SlotProcess
+         * @description A process on a GPU that belongs to no job of Oolong.
+         */
+        AgentSlotProcess: {
+            pid: number;
+            /** @default  */
+            user: string;
+            /** @default  */
+            command: string;
+            /** @default 0 */
+            memory_bytes: number;
         };
         /**
          * TrainerNode
@@ -7129,9 +7150,20 @@ export interface components {
             device: string;
             model: string;
             memory_bytes: number;
+            /** @description occupied: it is not held, and a process that is no job of Oolong uses it */
             state: components["schemas"]["SlotStateEnum"];
             /** @description why the slot is unhealthy */
             reason: string;
+            /**
+             * Format: double
+             * @description 0 to 1: of the GPU; of a core by the job's processes. Null: not measured
+             */
+            utilization: number | null;
+            memory_used_bytes: number | null;
+            /** Format: double */
+            celsius: number | null;
+            /** @description processes on it that are no jobs of Oolong, also beside a job */
+            occupied_by: components["schemas"]["SlotProcess"][];
             held_by: components["schemas"]["Holder"] | null;
         };
         SlotPrice: {
@@ -7141,8 +7173,16 @@ export interface components {
             /** Format: decimal */
             per_hour: string;
         };
+        SlotProcess: {
+            pid: number;
+            user: string;
+            /** @description empty for those who do not manage the pool */
+            command: string;
+            /** @description of the GPU */
+            memory_bytes: number;
+        };
         /** @enum {string} */
-        SlotStateEnum: "free" | "held" | "unhealthy";
+        SlotStateEnum: "free" | "held" | "occupied" | "unhealthy";
         /** @enum {string} */
         SourceEnum: "replay" | "progress" | "like_runs" | "pool_history" | "wall_limit" | "stopping" | "unknown";
         /** @enum {string} */
@@ -9687,6 +9727,7 @@ export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
 export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
+export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
 export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
@@ -9953,6 +9994,7 @@ export type SimulationSource = components['schemas']['SimulationSource'];
 export type SimulationSourceKindEnum = components['schemas']['SimulationSourceKindEnum'];
 export type Slot = components['schemas']['Slot'];
 export type SlotPrice = components['schemas']['SlotPrice'];
+export type SlotProcess = components['schemas']['SlotProcess'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceEnum = components['schemas']['SourceEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
@@ -14976,8 +15018,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "33ed8846f3545d2cc27e22cca34a077ddca9db988eb242078ef0d7de61ae2dc8",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=33ed8846f3545d2cc27e22cca34a077ddca9db988eb242078ef0d7de61ae2dc8"
+                     *       "sha256": "81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20815,24 +20857,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 4.801116,
+                     *           "unpriced_slot_seconds": 8.750608,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.400558,
+                     *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.400558
+                     *             "other": 4.750608
                      *           },
                      *           "outcomes": {
-                     *             "trained": 2.400558,
+                     *             "trained": 4,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 2.400558
+                     *             "unknown": 4.750608
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -20864,24 +20906,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 4.801116,
+                     *         "unpriced_slot_seconds": 8.750608,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.400558,
+                     *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.400558
+                     *           "other": 4.750608
                      *         },
                      *         "outcomes": {
-                     *           "trained": 2.400558,
+                     *           "trained": 4,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 2.400558
+                     *           "unknown": 4.750608
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21019,7 +21061,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             4.829652
+                     *             8.79774
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

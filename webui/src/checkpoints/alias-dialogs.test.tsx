@@ -74,7 +74,7 @@ test("the dialog that removes an alias says what follows, and Cancel has the foc
 const WHOLE_GATE = { alias: "prod", spec: { dataset: { version: "sums@2", split: "eval" }, evaluation: { prompts: 64 } }, assertions: ["eval/accuracy >= 0.8"], updated_by: "ann", updated_at: "2026-01-01T00:00:00Z" };
 const gateAnswers = {
   "GET /api/v1/checkpoint-gates?limit=200": { body: { data: [WHOLE_GATE] } },
-  "GET /api/v1/runs?kind=eval&limit=20": { body: { data: [{ id: "run_eval", name: "nightly check" }] } },
+  "GET /api/v1/runs?kind=eval&limit=20": { body: { data: [{ id: "run_eval", name: "nightly check" }], next_cursor: null, has_more: false } },
   "GET /api/v1/runs/run_eval": { body: { id: "run_eval", spec: { kind: "eval", name: "nightly check", model: { checkpoint: "ckpt_1" }, dataset: { version: "letters@3", split: "eval" }, evaluation: { prompts: 128 } } } },
 };
 

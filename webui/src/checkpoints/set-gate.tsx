@@ -1,10 +1,11 @@
 import { Button, Group, Select, Stack, Text, Textarea, TextInput } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { CHECKPOINTS, checkpointGates } from "../api/checkpoint-queries.ts";
 import { get, post } from "../api/http.ts";
+import * as queries from "../api/queries.ts";
 import type { GateChangeRequest } from "../api/schema.d.ts";
 import { fieldError, otherError } from "../common/field-error.ts";
 import type { Json } from "../common/json.ts";
@@ -44,7 +45,7 @@ function Form({ given, start, isNew, done }: { given: string; start: { spec: str
         {given === "" && <TextInput label="Alias" description="small letters, digits, _ and -, such as prod" required data-autofocus value={alias} onChange={(event) => setAlias(event.currentTarget.value)} error={fieldError(save.error, "/alias")} />}
         <LikeRun onChoose={(spec) => setForm((old) => ({ ...old, spec }))} />
         <Textarea
-          label="Evaluation" description="an eval spec without its model: dataset, reward, evaluation, rollout" required rows={9} resize="vertical" spellCheck={false} classNames={{ input: "mono" }}
+          label="Evaluation" description="an eval spec without its model: dataset, reward, evaluation, rollout" required rows={6} resize="vertical" spellCheck={false} classNames={{ input: "mono" }}
           value={form.spec} onChange={(event) => { const spec = event.currentTarget.value; setForm((old) => ({ ...old, spec })); }} error={"fault" in read ? read.fault : fieldError(save.error, "/spec")}
         />
         <Textarea
@@ -63,12 +64,12 @@ function Form({ given, start, isNew, done }: { given: string; start: { spec: str
 
 /** Takes the evaluation from an eval run of the project, so that its result counts for its checkpoint at once. */
 function LikeRun({ onChoose }: { onChoose: (text: string) => void }) {
-  const runs = useQuery({ queryKey: ["runs", "of kind eval"], queryFn: ({ signal }) => get("/api/v1/runs", { query: { kind: "eval", limit: EVAL_RUNS } }, signal) });
+  const runs = useInfiniteQuery(queries.runs({ kind: "eval" }, EVAL_RUNS));
   const take = useMutation({
     mutationFn: (id: string) => get("/api/v1/runs/{run_id}", { path: { run_id: id } }),
     onSuccess: ({ spec }) => onChoose(gateText(spec as Json)),
   });
-  const found = runs.data?.data ?? [];
+  const found = runs.data?.pages[0]?.data ?? [];
   if (runs.isSuccess && found.length === 0) return null;
   return (
     <Select

@@ -42,6 +42,7 @@ const APPEARANCES: Record<string, Appearance> = {
   LOST: { label: "Lost", icon: IconPlugConnectedX, tone: "bad" },
   free: { label: "Free", icon: IconCircleCheck, tone: "good" },
   held: { label: "Held", icon: IconPlayerPlay, tone: "active" },
+  occupied: { label: "Occupied", icon: IconAlertTriangle, tone: "warn" },
   unhealthy: { label: "Unhealthy", icon: IconAlertTriangle, tone: "bad" },
   // reservations and maintenance
   upcoming: { label: "Upcoming", icon: IconClock, tone: "info" },

@@ -1,4 +1,4 @@
-import { Button, Group, Menu, Modal, Select, Table, Text, Tooltip } from "@mantine/core";
+import { Button, Group, Menu, Modal, Select, Table, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDots, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
@@ -7,8 +7,8 @@ import { Link, useNavigate, useSearchParams } from "react-router";
 
 import { post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { Node, Pool, QueueEntry, Reservation, Slot } from "../api/schema.d.ts";
-import { ago, bytes, grouped, moment } from "../common/format.ts";
+import type { Node, Pool, QueueEntry } from "../api/schema.d.ts";
+import { ago, grouped, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
@@ -19,16 +19,19 @@ import { DrainNode, DrainRow } from "./drain-node.tsx";
 import { isDrained } from "./drain.ts";
 import { etaText } from "./eta.ts";
 import classes from "./pool-page.module.css";
-import { reservedSlots, whoseText } from "./calendar.ts";
+import { reservedSlots } from "./calendar.ts";
 import { Calendar } from "./calendar-panel.tsx";
 import { QuarantineNode, QuarantineRow } from "./quarantine.tsx";
 import { OwnQuota, Quotas } from "./quotas.tsx";
 import { RequiresAdmin } from "./requires-admin.tsx";
+import { SlotTile } from "./slot-tile.tsx";
 import { WhatIf } from "./what-if.tsx";
+
+const READINGS_MILLISECONDS = 10_000; // readings of slots are not part of the stream
 
 export function PoolPage() {
   const [search, setSearch] = useSearchParams();
-  const { data: pool, error, isPending, refetch } = useQuery(queries.pool(search.get("pool") ?? undefined));
+  const { data: pool, error, isPending, refetch } = useQuery({ ...queries.pool(search.get("pool") ?? undefined), refetchInterval: READINGS_MILLISECONDS });
   const [isOpen, { open, close }] = useDisclosure(false);
   useTopic("pool", () => void refetch(), () => void refetch());
   if (isPending) return <Waiting />;
@@ -78,31 +81,10 @@ function Slots({ pool }: { pool: Pool }) {
       {pool.nodes.map((node) => (
         <div key={node.id} className={classes.row}>
           <div className={classes.node}><strong>{node.name}</strong><StatusBadge status={node.status} /></div>
-          <div className={classes.tiles}>{pool.slots.filter((slot) => slot.node.id === node.id).map((slot) => <Tile key={slot.id} slot={slot} reservation={reserved.get(`${node.id}/${slot.name}`)} />)}</div>
+          <div className={classes.tiles}>{pool.slots.filter((slot) => slot.node.id === node.id).map((slot) => <SlotTile key={slot.id} slot={slot} reservation={reserved.get(`${node.id}/${slot.name}`)} />)}</div>
         </div>
       ))}
     </Panel>
-  );
-}
-
-function Tile({ slot, reservation }: { slot: Slot; reservation?: Reservation }) {
-  const holder = slot.held_by;
-  const about = [slot.name, slot.model, slot.memory_bytes > 0 ? bytes(slot.memory_bytes) : "", slot.reason].filter((part) => part !== "").join(", ");
-  const keptFor = reservation === undefined ? "" : `${reservation.state === "active" ? "Reserved" : "Soon reserved"} for ${whoseText({ kind: "reservation", of: reservation })}`;
-  const content = (
-    <>
-      <span className={classes.device}>{slot.name}<StatusBadge status={slot.state} /></span>
-      <span className={classes.holder}>{holder === null ? slot.model : holder.run_name}</span>
-      <span className={classes.job}>{holder === null ? keptFor || slot.reason || " " : holder.job}</span>
-      {holder !== null && keptFor !== "" && <span className={classes.job}>{keptFor}</span>}
-    </>
-  );
-  return (
-    <Tooltip multiline maw={360} label={`${about}${holder === null ? "" : `: held by ${holder.job} of ${holder.run_name}`}${keptFor === "" ? "" : `. ${keptFor} until ${moment(reservation?.ends_at)}`}`}>
-      {holder === null
-        ? <div className={classes.tile} data-state={slot.state}>{content}</div>
-        : <Link to={`/runs/${holder.run_id}`} className={classes.tile} data-state={slot.state}>{content}</Link>}
-    </Tooltip>
   );
 }
 

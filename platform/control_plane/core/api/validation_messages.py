@@ -18,6 +18,7 @@ _EXPECTED: dict[type[fields.Field[Any, Any, Any, Any]], str] = {
     fields.BooleanField: MUST_BE["boolean"],
     fields.IntegerField: MUST_BE["integer"],
     fields.FloatField: MUST_BE["number"],
+    fields.DecimalField: MUST_BE["number"],
     fields.DateTimeField: MUST_BE["time"],
     fields.ListField: MUST_BE["list"],
     fields.DictField: MUST_BE["object"],
@@ -28,9 +29,10 @@ _EXPECTED: dict[type[fields.Field[Any, Any, Any, Any]], str] = {
 _OF_TYPE = {
     "invalid", "not_a_list", "not_a_dict", "max_string_length", "overflow", "date", "make_aware",
 }  # fmt: skip
+_DIGITS = {"max_digits", "max_decimal_places", "max_whole_digits"}
 _AT_LEAST, _AT_MOST = {"min_length", "empty"}, {"max_length"}
 PLAIN = {
-    *_OF_TYPE, *_AT_LEAST, *_AT_MOST, "required", "null", "blank", "invalid_choice", "min_value", "max_value",
+    *_OF_TYPE, *_DIGITS, *_AT_LEAST, *_AT_MOST, "required", "null", "blank", "invalid_choice", "min_value", "max_value",
 }  # fmt: skip
 
 
@@ -106,6 +108,11 @@ def _plain(field: Any, value: Any, code: str) -> str | None:
     expected = next((words for kind, words in _EXPECTED.items() if isinstance(field, kind)), None)
     unit = "character" if isinstance(field, fields.CharField) else "entry"
     match code:
+        case _ if code in _DIGITS:
+            before = field.max_digits - field.decimal_places
+            return must_be(
+                f"at most {before} digits before the point and {field.decimal_places} after it", value
+            )
         case "null":
             return "must not be null; give a value" + ("" if field.required else ", or leave it out")
         case "blank":

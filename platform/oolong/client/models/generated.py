@@ -1340,6 +1340,10 @@ class Slot(ApiModel):
     memory_bytes: int
     state: str
     reason: str
+    utilization: float | None = None
+    memory_used_bytes: int | None = None
+    celsius: float | None = None
+    occupied_by: list[SlotProcess]
     held_by: SlotHolder | None = None
 
 
@@ -1353,6 +1357,13 @@ class SlotPrice(ApiModel):
     device: str
     gpu_model: str
     per_hour: str
+
+
+class SlotProcess(ApiModel):
+    pid: int
+    user: str
+    command: str
+    memory_bytes: int
 
 
 class Span(ApiModel):

@@ -234,10 +234,35 @@ def test_a_question_that_cannot_be_answered_is_refused(
 
 def test_the_command_shows_it_and_writes_csv(oolong: Callable[..., Done], used: str) -> None:
     lines = oolong("pool", "usage").out.splitlines()
-    assert lines[0].split("\t") == [f"{used} a run", "200", "100", "0.00", "56", "40", "40", "14", "0", "50", "200"]
+    assert lines[0].split("\t") == [
+        f"{used} a run",
+        "200",
+        "100",
+        "0.00",
+        "56",
+        "40",
+        "40",
+        "14",
+        "0",
+        "50",
+        "200",
+    ]
     assert lines[-1].startswith("total\t200\t")
     by_outcome = oolong("pool", "usage", "--split", "outcome").out.splitlines()
-    assert by_outcome[0].split("\t")[1:] == ["200", "100", "0.00", "80", "10", "6", "0", "0", "14", "40", "51", "200"]
+    assert by_outcome[0].split("\t")[1:] == [
+        "200",
+        "100",
+        "0.00",
+        "80",
+        "10",
+        "6",
+        "0",
+        "0",
+        "14",
+        "40",
+        "51",
+        "200",
+    ]
     assert '"generate": 56.0' in oolong("pool", "usage", "--by", "team", "--json").out
     assert oolong("pool", "usage", "--csv", "usage.csv").code == 0
     assert oolong("pool", "usage", "--csv", "-").out.startswith("team_id,team,")

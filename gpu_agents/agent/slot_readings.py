@@ -6,6 +6,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -48,20 +49,37 @@ class CpuReadings:
         ]
 
 
+@dataclass(frozen=True)
+class _Process:
+    parent: int
+    seconds: float  # of CPU time
+    memory: int  # resident bytes
+
+
 def _usage_by_job() -> dict[str, tuple[float, int]]:
     """CPU seconds and resident bytes of the live processes of each job."""
     found: dict[str, tuple[float, int]] = {}
     for pid in list_pids():
-        job = job_of(pid)
-        usage = _usage(pid) if job else None
-        if usage is not None:
+        process = _process(pid)
+        job = job_of(pid) if process is not None else ""
+        if process is not None and job:
             seconds, memory = found.get(job, (0.0, 0))
-            found[job] = (seconds + usage[0], memory + usage[1])
+            found[job] = (seconds + process.seconds, memory + process.memory)
     return found
 
 
 def job_of(pid: int) -> str:
-    """The job whose mark the process carries; empty: none, or it is gone or unreadable."""
+    """The job whose mark the process, or one above it, carries; empty: none. An engine has an environment of its own,
+    and that of an isolated job may be unreadable."""
+    while pid > 1:
+        if job := _mark_of(pid):
+            return job
+        process = _process(pid)
+        pid = process.parent if process is not None else 0
+    return ""
+
+
+def _mark_of(pid: int) -> str:
     prefix = f"{MARK}=".encode()
     for entry in (_read(pid, "environ") or b"").split(b"\0"):
         if entry.startswith(prefix):
@@ -69,22 +87,12 @@ def job_of(pid: int) -> str:
     return ""
 
 
-def _is_of_a_job(pid: int) -> bool:
-    """Whether it or a process above it carries a job's mark: that of an isolated job may be unreadable."""
-    while pid > 1:
-        if job_of(pid):
-            return True
-        stat = _read(pid, "stat")
-        pid = int(stat.rpartition(b")")[2].split()[1]) if stat else 0
-    return False
-
-
-def _usage(pid: int) -> tuple[float, int] | None:
+def _process(pid: int) -> _Process | None:
     stat = _read(pid, "stat")
     if not stat:
         return None
     fields = stat.rpartition(b")")[2].split()  # the command, which may contain anything, is before it
-    return (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE
+    return _Process(int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE)
 
 
 def parse_compute_apps(text: str) -> dict[str, list[SlotProcess]]:
@@ -99,7 +107,7 @@ def parse_compute_apps(text: str) -> dict[str, list[SlotProcess]]:
             continue
         gpu, pid, mebibytes = parts[0], int(parts[1]), parts[2]
         command = _read(pid, "cmdline")
-        if command is None or _is_of_a_job(pid):
+        if command is None or job_of(pid):
             continue
         processes = found.setdefault(gpu, [])
         if len(processes) < MOST_PROCESSES:

@@ -126,6 +126,7 @@ class SftTrainer:
         self._budget = spec.trainer.microbatch_tokens
         self._flops = forward_flops(policy.config)
         self._retry = retry
+        self._reported_at = time.monotonic()
         self._context = context
         self._outbox = outbox
         self._stop = stop
@@ -238,7 +239,12 @@ class SftTrainer:
         x = (
             done + self._retry * self._section.steps
         )  # steps of a retry continue after those of the previous seed
-        values = {"sft/loss": sum(losses) / len(losses), "sft/learning_rate": rate}
+        now = time.monotonic()
+        values = {
+            "sft/loss": sum(losses) / len(losses), "sft/learning_rate": rate,
+            "time/train_seconds": now - self._reported_at,
+        }  # fmt: skip
+        self._reported_at = now
         message = f"loss {values['sft/loss']:.3f}"
         if accuracy is not None:
             values["sft/greedy_accuracy"] = accuracy

@@ -60,6 +60,7 @@ def test_sft_stops_at_the_target_accuracy_and_greedy_decoding_agrees(
     record, _ = checkpoint.verify(Path(line.directory))
     assert (record.kind, record.step, line.final) == ("sft", summary["steps"], True)
     losses = [values["sft/loss"] for values in run.points().values()]
+    assert all(values["time/train_seconds"] > 0 for values in run.points().values())
     assert losses[-1] < losses[0] / 4
     assert decoded_greedily(Path(line.directory) / "hf", dataset) == 4
 

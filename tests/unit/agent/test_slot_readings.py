@@ -81,7 +81,7 @@ def test_a_process_below_one_with_a_mark_is_of_the_job() -> None:
     ) as parent:  # fmt: skip
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        assert job_of(child) == "" and parse_compute_apps(f"GPU-1, {child}, 5\n") == {}
+        assert job_of(child) == "job_parent" and parse_compute_apps(f"GPU-1, {child}, 5\n") == {}
 
 
 def test_an_agent_reads_two_tables_of_nvidia_smi(

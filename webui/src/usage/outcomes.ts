@@ -14,7 +14,7 @@ const MEANINGS: Record<string, { label: string; help: string }> = {
   train: { label: "Train", help: "Trainers prepared, scored and updated." },
   wait: { label: "Wait", help: "Engines had no request, trainers had no batch." },
   evaluate: { label: "Evaluate", help: "Evaluators had requests." },
-  other: { label: "Other", help: "Start, checkpoints, the end, and jobs that do not measure." },
+  other: { label: "Other", help: "Start, checkpoints, the end, and what no job measured." },
 };
 
 export const OUTCOMES = ["trained", "dropped", "in_flight", "lost", "evaluated", "sync", "idle", "unknown"] as const;

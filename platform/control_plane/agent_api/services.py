@@ -23,7 +23,7 @@ from control_plane.runs.fencing import check_epoch
 from control_plane.runs.job_secrets import secret_variables
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import PENDING, Attempt, Job, Run
-from control_plane.runs.node_reports import apply_report
+from control_plane.runs.node_reports import apply_report, record_shared_slots
 from control_plane.runs.reconciler import record_stored_checkpoint
 from control_plane.runs.runtime_overrides import runtime_overrides
 from control_plane.runs.spec_resolution import function_fields
@@ -50,6 +50,7 @@ def process_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) ->
         locked = Node.objects.select_for_update().get(pk=node.pk)
         fleet.require_not_revoked(locked)
         heartbeat = fleet.record_heartbeat(locked, report.inventory, now=now)
+        record_shared_slots(locked, heartbeat.newly_occupied, now=now)
     return apply_report(node, report.jobs, rebooted=heartbeat.rebooted, now=now)
 
 

@@ -106,17 +106,16 @@ class HeartbeatResult:
 
     rebooted: bool  # the boot ID changed: every earlier process is dead
     liveness_before: Liveness
+    newly_occupied: dict[str, str]  # slots on which processes of others appeared → whose
 
 
 def record_heartbeat(node: Node, inventory: Inventory, *, now: datetime) -> HeartbeatResult:
     """Mark the node READY, update its inventory and renew its leases. Call inside a transaction that locked its row."""
-    result = HeartbeatResult(
-        rebooted=bool(node.boot_id) and node.boot_id != inventory.boot_id,
-        liveness_before=Liveness(node.liveness),
-    )
-    node.liveness = Liveness.READY
+    rebooted = bool(node.boot_id) and node.boot_id != inventory.boot_id
+    before, node.liveness = Liveness(node.liveness), Liveness.READY
     node.last_seen_at = now
-    _write_inventory(node, inventory)
+    occupied = _write_inventory(node, inventory)
+    result = HeartbeatResult(rebooted=rebooted, liveness_before=before, newly_occupied=occupied)
     open_leases = _lock_leases(Lease.objects.filter(slot__node=node, released_at=None))
     if result.rebooted:
         open_leases.update(released_at=now)
@@ -127,7 +126,8 @@ def record_heartbeat(node: Node, inventory: Inventory, *, now: datetime) -> Hear
     return result
 
 
-def _write_inventory(node: Node, inventory: Inventory) -> None:
+def _write_inventory(node: Node, inventory: Inventory) -> dict[str, str]:
+    """Returns the slots on which processes of others appeared, with whose."""
     node.hostname, node.agent_version = inventory.hostname[:255], inventory.agent_version[:60]
     node.boot_id = inventory.boot_id[:80]
     node.cpu_count, node.memory_bytes = inventory.cpu_count, inventory.memory_bytes
@@ -138,6 +138,7 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     node.peer_address, node.peer_network = _valid_peer(inventory)
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
+    free_of_others = {name for name, slot in known.items() if not slot.occupied_by}
     for item in inventory.slots:
         fields = {
             "device": item.device, "model": item.model[:200], "memory_bytes": item.memory_bytes,
@@ -153,6 +154,13 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     gone = [slot.pk for slot in known.values() if slot.present]
     if gone:
         Slot.objects.filter(pk__in=gone).update(present=False)
+    return {
+        item.slot: ", ".join(
+            f"{process.user or 'somebody'} (pid {process.pid})" for process in item.occupied_by
+        )
+        for item in inventory.slots
+        if item.occupied_by and item.slot in free_of_others
+    }
 
 
 def _valid_peer(inventory: Inventory) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
-from control_plane.fleet.models import Node
+from control_plane.fleet.models import Lease, Node
 from control_plane.runs.drain import TELEMETRY_TIMEOUT, unshipped_bytes
 from control_plane.runs.events import record_event
 from control_plane.runs.locking import lock_run
@@ -52,6 +52,21 @@ def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, 
     _release_ended_attempts(node, reported, rebooted=rebooted, now=now)
     unknown = set(reported) - {job.pk for job in known}
     return [*forget, *(job for job in unknown if reported[job].state == JobState.EXITED)]
+
+
+def record_shared_slots(node: Node, slots: Mapping[str, str], *, now: datetime) -> None:
+    """An event for each run that holds a slot on which processes of others appeared. `slots`: whose they are."""
+    if not slots:
+        return
+    for lease in Lease.objects.filter(slot__node=node, slot__name__in=slots, released_at=None).select_related(
+        "slot"
+    ):
+        if (run := Run.objects.filter(pk=lease.run).first()) is not None:
+            name = lease.slot.name
+            message = f"{name} of {node.name}, which {lease.job_name} holds, is also used by {slots[name]}"
+            record_event(
+                run, "slot_shared", message, at=now, node=node.name, slot=name,
+            )  # fmt: skip
 
 
 def _has_changed(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:

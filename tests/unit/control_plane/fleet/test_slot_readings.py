@@ -59,6 +59,9 @@ def test_a_held_slot_stays_held_when_others_come(
     slot = alice.get("/pool").json()["slots"][0]
     assert (slot["state"], slot["occupied_by"][0]["user"]) == ("held", "eve")
     assert alice.see(run["id"])["status"] == "RUNNING"
+    machine.beat()
+    said = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "slot_shared"]
+    assert said == ["cpu-0 of node-1, which trainer holds, is also used by eve (pid 7)"], "said once"
 
 
 def test_only_those_who_manage_the_pool_see_commands_of_others(

@@ -24,13 +24,15 @@ function answers(scopes: string[], gateResult: ReturnType<typeof result>) {
 }
 
 const EDITOR = ["checkpoints:read", "checkpoints:write", "runs:write"];
-const show = () => renderPage(<AliasDialogs shown={{ kind: "set", name: "prod", checkpoint: "ckpt_new" }} close={() => {}} />);
+const show = () => renderPage(<AliasDialogs shown={{ kind: "set", name: "prod", checkpoint: "ckpt_new" }} showDialog={() => {}} close={() => {}} />);
 
 test("a failed gate shows the measured value, and an editor can neither move the alias nor override", async () => {
   answerRequests(answers(EDITOR, result("failed", 0.6)));
   show();
   assert.ok(await screen.findByText("0.600 does not hold"));
   assert.ok(screen.getByText(/A role with checkpoints:admin/));
+  assert.ok(screen.getByText("To change or remove this gate, a role needs checkpoints:admin."));
+  assert.equal(screen.queryByRole("button", { name: "Remove the gate" }), null);
   assert.equal(screen.getByTestId<HTMLButtonElement>("confirm-set-alias").disabled, true);
   assert.equal(screen.queryByLabelText("Override the gate of prod"), null);
   assert.equal(screen.queryByLabelText("Protected"), null);
@@ -63,7 +65,7 @@ test("a checkpoint that does not exist is said in the dialog", async () => {
 test("the dialog that removes an alias says what follows, and Cancel has the focus", async () => {
   const sent = answerRequests({ "DELETE /api/v1/checkpoint-aliases/best": { status: 204 } });
   let closed = 0;
-  renderPage(<AliasDialogs shown={{ kind: "remove", name: "best" }} close={() => { closed += 1; }} />);
+  renderPage(<AliasDialogs shown={{ kind: "remove", name: "best" }} showDialog={() => {}} close={() => { closed += 1; }} />);
   assert.ok(screen.getByText(/the retention policy may delete it from now on/));
   assert.ok(screen.getByRole("button", { name: "Cancel" }).hasAttribute("data-autofocus"));
   await userEvent.setup().click(screen.getByTestId("confirm-remove-alias"));
@@ -80,7 +82,7 @@ const gateAnswers = {
 
 test("the gate of an alias is changed from what it says now", async () => {
   const sent = answerRequests({ ...gateAnswers, "POST /api/v1/checkpoint-gates": { status: 201, body: WHOLE_GATE } });
-  renderPage(<AliasDialogs shown={{ kind: "gate", name: "prod" }} close={() => {}} />);
+  renderPage(<AliasDialogs shown={{ kind: "gate", name: "prod" }} showDialog={() => {}} close={() => {}} />);
   const assertions = await screen.findByLabelText(/^Assertions/);
   assert.match(screen.getByLabelText<HTMLTextAreaElement>(/^Evaluation/).value, /version: sums@2/);
   const user = userEvent.setup();
@@ -93,7 +95,7 @@ test("the gate of an alias is changed from what it says now", async () => {
 
 test("a gate takes over the evaluation of an eval run, without its model", async () => {
   answerRequests({ ...gateAnswers, "GET /api/v1/checkpoint-gates?limit=200": { body: { data: [] } } });
-  renderPage(<AliasDialogs shown={{ kind: "gate", name: "" }} close={() => {}} />);
+  renderPage(<AliasDialogs shown={{ kind: "gate", name: "" }} showDialog={() => {}} close={() => {}} />);
   const user = userEvent.setup();
   await user.click(await screen.findByRole("combobox", { name: "Like the evaluation of" }));
   await user.click(await screen.findByText("nightly check"));
@@ -104,7 +106,7 @@ test("a gate takes over the evaluation of an eval run, without its model", async
 test("what the API refuses about a gate stands at its field, and text that is no YAML is not sent", async () => {
   const refusal = { status: 422, body: { code: "invalid_request", detail: "no", errors: [{ pointer: "/assertions/0", code: "unknown_metric", message: "'eval/luck' is not a metric of an evaluation" }] } };
   answerRequests({ ...gateAnswers, "POST /api/v1/checkpoint-gates": refusal });
-  renderPage(<AliasDialogs shown={{ kind: "gate", name: "prod" }} close={() => {}} />);
+  renderPage(<AliasDialogs shown={{ kind: "gate", name: "prod" }} showDialog={() => {}} close={() => {}} />);
   const user = userEvent.setup();
   await user.click(await screen.findByTestId("confirm-set-gate"));
   assert.ok(await screen.findByText("'eval/luck' is not a metric of an evaluation"));
@@ -115,8 +117,30 @@ test("what the API refuses about a gate stands at its field, and text that is no
 
 test("removing a gate says who can move the alias then", async () => {
   const sent = answerRequests({ "DELETE /api/v1/checkpoint-gates/prod": { status: 204 } });
-  renderPage(<AliasDialogs shown={{ kind: "remove-gate", name: "prod" }} close={() => {}} />);
+  renderPage(<AliasDialogs shown={{ kind: "remove-gate", name: "prod" }} showDialog={() => {}} close={() => {}} />);
   assert.ok(screen.getByText(/without an evaluation/));
   await userEvent.setup().click(screen.getByTestId("confirm-remove-gate"));
   await waitFor(() => assert.ok(sent.some(({ method }) => method === "DELETE")));
+});
+
+test("where an alias is moved, an admin opens its gate, and an ungated alias offers one", async () => {
+  const opened: unknown[] = [];
+  const open = () => renderPage(<AliasDialogs shown={{ kind: "set", name: "prod", checkpoint: "" }} showDialog={(dialog) => opened.push(dialog)} close={() => {}} />);
+  answerRequests(answers([...EDITOR, "checkpoints:admin"], result("missing", null)));
+  const gated = open();
+  const user = userEvent.setup();
+  await user.click(await screen.findByRole("button", { name: "Change the gate" }));
+  await user.click(screen.getByRole("button", { name: "Remove the gate" }));
+  assert.ok(screen.getByText("Name a checkpoint to see whether it passes."));
+  gated.unmount();
+  answerRequests({ ...answers([...EDITOR, "checkpoints:admin"], result("missing", null)), "GET /api/v1/checkpoint-gates?limit=200": { body: { data: [] } } });
+  open();
+  await user.click(await screen.findByRole("button", { name: "Set a gate" }));
+  assert.deepEqual(opened, [{ kind: "gate", name: "prod" }, { kind: "remove-gate", name: "prod" }, { kind: "gate", name: "prod" }]);
+});
+
+test("a gate without a measurement says why in words", async () => {
+  answerRequests(answers(EDITOR, { ...result("missing", null), why: "no eval run has scored ckpt_new" }));
+  show();
+  assert.ok(await screen.findByText("no eval run has scored ckpt_new"));
 });

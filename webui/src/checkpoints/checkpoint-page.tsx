@@ -114,7 +114,7 @@ function Summary({ checkpoint }: { checkpoint: Checkpoint }) {
           {canChange && <Button variant="default" leftSection={checkpoint.pinned ? <IconPinnedOff size={13} /> : <IconPin size={13} />} loading={pin.isPending} onClick={() => pin.mutate()}>{checkpoint.pinned ? "Unpin" : "Pin"}</Button>}
         </div>
       </div>
-      <AliasDialogs shown={dialog.shown} close={dialog.close} />
+      <AliasDialogs shown={dialog.shown} showDialog={dialog.show} close={dialog.close} />
     </Panel>
   );
 }

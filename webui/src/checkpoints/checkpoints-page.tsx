@@ -25,7 +25,7 @@ export function CheckpointsPage() {
           <RetentionPanel />
         </div>
       </div>
-      <AliasDialogs shown={dialog.shown} close={dialog.close} />
+      <AliasDialogs shown={dialog.shown} showDialog={dialog.show} close={dialog.close} />
     </>
   );
 }

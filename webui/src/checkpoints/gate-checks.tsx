@@ -15,6 +15,7 @@ export function GateChecks({ result }: { result: GateResult }) {
   return (
     <div className={classes.result} data-tone={tone} data-status={result.status}>
       <div className={classes.resultHead} title={result.why}><Icon size={14} aria-hidden /> {label}{result.run !== null && <Link to={`/runs/${result.run}`}>its evaluation</Link>}</div>
+      {result.checks.length === 0 && result.why !== "" && <div className={classes.note}>{result.why}</div>}
       {result.checks.map((check) => (
         <div key={check.assertion} className={classes.check}>
           <code className="mono">{check.assertion}</code>

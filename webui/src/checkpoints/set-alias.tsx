@@ -9,15 +9,17 @@ import { post, put } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { GateResult } from "../api/schema.d.ts";
 import { ProblemNotice } from "../common/notices.tsx";
+import type { AliasDialog } from "./alias-dialogs.tsx";
 import { refusalText } from "./alias-state.ts";
 import { GateChecks } from "./gate-checks.tsx";
+import { GateSummary } from "./gate-summary.tsx";
 
 const TYPING_MILLISECONDS = 400;
 
-type Props = { name: string; checkpoint: string; done: () => void };
+type Props = { name: string; checkpoint: string; done: () => void; showDialog: (dialog: AliasDialog) => void };
 
 /** Points an alias to a checkpoint. The gate's result is shown before the alias is moved. */
-export function SetAlias({ name: given, checkpoint: givenCheckpoint, done }: Props) {
+export function SetAlias({ name: given, checkpoint: givenCheckpoint, done, showDialog }: Props) {
   const [name, setName] = useState(given);
   const [reference, setReference] = useState(givenCheckpoint);
   const [force, setForce] = useState(false);
@@ -52,6 +54,8 @@ export function SetAlias({ name: given, checkpoint: givenCheckpoint, done }: Pro
         {given === "" && <TextInput label="Alias" description="small letters, digits, _ and -, such as prod or best" required data-autofocus value={name} onChange={(event) => { setName(event.currentTarget.value); setForce(false); }} />}
         <TextInput label="Checkpoint" description="an ID, another alias, or a run's name or ID with a step: letters@20, letters@latest" required data-autofocus={given !== ""} classNames={{ input: "mono" }} value={reference} onChange={(event) => { setReference(event.currentTarget.value); setForce(false); }} />
         {alias !== undefined && <Text size="xs" c="dimmed">{name} points to {alias.checkpoint.run.name}, step {alias.checkpoint.step} now.</Text>}
+        {(alias !== undefined || gate !== undefined) && <GateSummary name={name} gate={gate ?? null} isAdmin={isAdmin} showDialog={showDialog} />}
+        {gate !== undefined && settled === "" && <Text size="xs" c="dimmed">Name a checkpoint to see whether it passes.</Text>}
         {gate !== undefined && <ProblemNotice error={result.error} />}
         {gate !== undefined && result.data !== undefined && (
           <div data-testid="gate">

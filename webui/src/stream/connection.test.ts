@@ -132,3 +132,19 @@ test("data is stale while the server is silent and current again with its next m
   pass(46_000);
   assert.equal(connection.getState().status, "reconnecting");
 });
+
+test("a connection that a hung server never answers is given up and tried again", () => {
+  const { connection, newest, pass, sockets } = simulation();
+  connection.subscribe("run:1", 10, recordingListener());
+  newest().onopen?.();
+  pass(46_000);
+  pass(2_000);
+  assert.equal(sockets.length, 2);
+  pass(16_000); // the second connection does not open
+  assert.deepEqual([connection.getState().status, connection.getState().staleSince], ["reconnecting", 1_000]);
+  pass(4_000);
+  assert.equal(sockets.length, 3);
+  newest().onopen?.();
+  assert.deepEqual(newest().sent, [{ op: "subscribe", topic: "run:1", after_seq: 10 }]);
+  assert.deepEqual([connection.getState().status, connection.getState().staleSince], ["live", null]);
+});

@@ -34,6 +34,7 @@ export type WebSocketLike = {
 
 const STALE_AFTER_MILLISECONDS = 20_000; // the server pings every 15 seconds, so this is one missed ping
 const DEAD_AFTER_MILLISECONDS = 45_000; // close the connection after this time without a message
+const OPEN_WITHIN_MILLISECONDS = 15_000; // a hung server accepts a connection and never answers
 const UNAUTHENTICATED = 4401;
 
 export class StreamConnection {
@@ -89,6 +90,8 @@ export class StreamConnection {
     if (this.failures === 0) this.updateState({ status: "connecting" });
     const socket = this.environment.open();
     this.socket = socket;
+    this.cancelDeadTimer?.();
+    this.cancelDeadTimer = this.environment.after(OPEN_WITHIN_MILLISECONDS, () => this.abandonSocket());
     socket.onopen = () => {
       this.isOpen = true;
       this.failures = 0;
@@ -107,17 +110,27 @@ export class StreamConnection {
     this.cancelRetry?.();
     this.cancelDeadTimer?.();
     this.cancelStaleTimer?.();
-    const socket = this.socket;
-    this.socket = null;
+    this.closeSocket();
     this.isOpen = false;
     this.failures = 0;
-    if (socket !== null) {
-      socket.onclose = null;
-      socket.onmessage = null;
-      socket.onopen = null;
-      socket.close();
-    }
     this.updateState({ status: "idle", staleSince: null });
+  }
+
+  private closeSocket(): void {
+    const socket = this.socket;
+    this.socket = null;
+    if (socket === null) return;
+    socket.onclose = null;
+    socket.onmessage = null;
+    socket.onopen = null;
+    socket.close();
+  }
+
+  /** Give up on a socket that the server does not answer, without waiting for the browser to notice. */
+  private abandonSocket(): void {
+    if (this.socket === null) return;
+    this.closeSocket();
+    this.onClosed(1006);
   }
 
   private onClosed(code: number): void {
@@ -142,13 +155,7 @@ export class StreamConnection {
     this.cancelStaleTimer = this.environment.after(STALE_AFTER_MILLISECONDS, () => {
       if (this.state.status === "live") this.updateState({ staleSince: this.lastMessageAt });
     });
-    this.cancelDeadTimer = this.environment.after(DEAD_AFTER_MILLISECONDS, () => {
-      const socket = this.socket;
-      if (socket === null) return;
-      socket.onclose = null;
-      socket.close();
-      this.onClosed(1006);
-    });
+    this.cancelDeadTimer = this.environment.after(DEAD_AFTER_MILLISECONDS, () => this.abandonSocket());
   }
 
   /** Subscribe from the oldest position that any listener of the topic needs. Each listener skips frames that it has seen. */

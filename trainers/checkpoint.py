@@ -3,8 +3,8 @@
     step-00000020/
       state/               parameters and optimizer state of policy and critic, sharded (torch.distributed.checkpoint)
       controller.msgpack   the controller's snapshot at the same step boundary; rl only
-      hf/                  Hugging Face export that transformers and SGLang load
-      adapter/             PEFT adapter of a LoRA run, for the base model that the run started from
+      hf/                  Hugging Face export that transformers and SGLang load; of a LoRA run instead:
+      adapter/             PEFT adapter, and base.json with the weights that it is for
       trainer.json         step, seed, random state, writing attempt, parent checkpoint
       MANIFEST.json        written last: every file with its size and sha256
 
@@ -29,7 +29,12 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import Metadata
 
-from oolong.contracts.lora_adapter import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE
+from oolong.contracts.lora_adapter import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_WEIGHTS_FILE,
+    BASE_FILE,
+    AdapterBase,
+)
 from trainers.distributed.context import DistributedContext
 from trainers.distributed.fsdp import gather_adapters, reshard
 from trainers.durable_files import (
@@ -108,11 +113,18 @@ class CheckpointWriter:
     """
 
     def __init__(
-        self, checkpoints: Path, *, context: DistributedContext, model_directory: Path, keep_last: int
+        self,
+        checkpoints: Path,
+        *,
+        context: DistributedContext,
+        model_directory: Path,
+        adapter_base: AdapterBase | None = None,
+        keep_last: int,
     ) -> None:
         self._checkpoints = checkpoints
         self._context = context
         self._model_directory = model_directory
+        self._adapter_base = adapter_base
         self._keep_last = keep_last
         self._pending: Future[CommittedCheckpoint | None] | None = None
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="commit")
@@ -130,7 +142,7 @@ class CheckpointWriter:
         """Stage one checkpoint. Collective. Requires that the previous one has been waited for.
 
         `weights` are rank 0's full tensors, or the safetensors file that already holds them, which may be deleted as
-        soon as this returns.
+        soon as this returns. None where the writer has an `adapter_base`: the policy's adapters are stored instead.
         """
         assert self._pending is None, "wait() for the pending checkpoint first"
         temporary = self._checkpoints / f".tmp-{_directory_name(record.step)}"
@@ -138,7 +150,7 @@ class CheckpointWriter:
             self._checkpoints.mkdir(parents=True, exist_ok=True)
             for leftover in self._checkpoints.glob(".tmp-*"):
                 shutil.rmtree(leftover)
-            (temporary / EXPORT).mkdir(parents=True)
+            (temporary / (EXPORT if self._adapter_base is None else ADAPTER)).mkdir(parents=True)
             if isinstance(weights, Path):
                 link_or_copy(weights, temporary / EXPORT / WEIGHTS_FILE)
         self._context.barrier()
@@ -148,8 +160,11 @@ class CheckpointWriter:
             process_group=self._context.background_group,
             no_dist=self._context.world_size == 1,
         )
-        adapters = gather_adapters(policy, dtype=torch.float32)
-        adapter = peft_adapter(policy, adapters) if adapters else None
+        adapters = (
+            gather_adapters(policy, dtype=torch.float32, keep=self._context.is_rank0)
+            if self._adapter_base is not None
+            else {}
+        )
         if self._context.is_rank0:
             tensors = None if isinstance(weights, Path) else weights
             self._pending = self._committer.submit(
@@ -159,7 +174,7 @@ class CheckpointWriter:
                 copy.deepcopy(record),
                 snapshot=snapshot,
                 tensors=tensors,
-                adapter=adapter,
+                adapter=peft_adapter(policy, adapters) if self._adapter_base is not None else None,
             )
         else:
             self._pending = self._committer.submit(lambda: saved.result() and None)
@@ -197,15 +212,16 @@ class CheckpointWriter:
             write_weights(tensors, temporary / EXPORT / WEIGHTS_FILE)
         if adapter is not None:
             config, adapter_tensors = adapter
-            (temporary / ADAPTER).mkdir()
             write_json(temporary / ADAPTER / ADAPTER_CONFIG_FILE, config)
+            write_json(temporary / ADAPTER / BASE_FILE, self._adapter_base)
             write_weights(adapter_tensors, temporary / ADAPTER / ADAPTER_WEIGHTS_FILE)
-            fsync_directory(temporary / ADAPTER)
-        for path in auxiliary_files(self._model_directory):
-            shutil.copyfile(path, temporary / EXPORT / path.name)
+        else:
+            for path in auxiliary_files(self._model_directory):
+                shutil.copyfile(path, temporary / EXPORT / path.name)
         manifest = Manifest(step=record.step, files=_list_files(temporary))
         data = write_json(temporary / MANIFEST, manifest)
-        for directory in (temporary / STATE, temporary / EXPORT, temporary):
+        exported = EXPORT if adapter is None else ADAPTER
+        for directory in (temporary / STATE, temporary / exported, temporary):
             fsync_directory(directory)
         target = self._checkpoints / _directory_name(record.step)
         if target.exists():
@@ -298,7 +314,7 @@ def _check_parameters(directory: Path, stored: set[str], policy: Policy) -> None
             f"{directory} holds other trained weights than model.lora of the RunSpec describes: "
             f"{len(wanted - found)} are missing ({', '.join(sorted(wanted - found)[:2])}), {len(found - wanted)} are "
             f"unknown ({', '.join(sorted(found - wanted)[:2])}). Start a new run with model.checkpoint instead, which "
-            "takes the merged weights"
+            "merges the adapter"
         )
 
 

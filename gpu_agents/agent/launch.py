@@ -130,6 +130,7 @@ def write_attempt(
             spec=attempt.spec,
             directory=str(directory),
             model_directory=str(inputs.model_directory),
+            initial_weights=attempt.initial_weights,
             dataset_file=str(inputs.dataset_file),
             evaluation_file=str(inputs.evaluation_file) if inputs.evaluation_file else None,
             resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Value
 
 from control_plane.accounts.models import Project, User
 from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersion
-from control_plane.checkpoints.models import Checkpoint
+from control_plane.checkpoints.models import Checkpoint, CheckpointContent
 from control_plane.core.infra import ids
 from control_plane.fleet.models import Node
 from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, RunStatus
@@ -84,6 +86,26 @@ class Run(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["project", "dedupe_key"], name="one_run_per_dedupe_key")
         ]
+
+    @property
+    def model_path(self) -> str:
+        """The directory of the base model on nodes; "" for one in the store."""
+        model = self.base_model
+        if model is None and self.initial_checkpoint is not None:
+            model = self.initial_checkpoint.base_model
+        return model.path if model is not None else ""
+
+    @property
+    def checkpoint_content(self) -> dict[str, Any]:
+        """What its checkpoints hold: fields of Checkpoint."""
+        if self.spec.get("model", {}).get("lora") is None:
+            return {"content": CheckpointContent.MODEL}
+        start = self.initial_checkpoint
+        return {
+            "content": CheckpointContent.ADAPTER,
+            "base_checkpoint": start,
+            "base_model": self.base_model if start is None else start.base_model,
+        }
 
     @property
     def placement(self) -> PlacementSection:

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
+from oolong.contracts.lora_adapter import WeightsReference
 from oolong.contracts.runtime_overrides import RuntimeOverrides
 
 # Agent and server must have the same protocol version. Raise it with a change that the other side would misread.
@@ -195,6 +196,8 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     model: Artifact | None  # None when the model is a path on the node
     model_path: str  # "" or a path below a directory that the node offers
     model_files: dict[str, int] = {}  # bytes of each file of that path, as they were when it was checked
+    adapters: list[Artifact] = []  # checkpoints with adapters for that model, to merge in this order
+    initial_weights: WeightsReference = WeightsReference()  # what model and adapters are in the registry
     resume: Artifact | None  # a STORED checkpoint
     sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_code.SourceKind
     ports: dict[str, int]  # controller, reward, engine-0, engine-1

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.contracts.lora_adapter import AdapterBase, WeightsReference
 from oolong.contracts.run_spec import RunSpec
 from oolong.redaction import of_this_job
 from oolong.untrusted import clean_text
@@ -34,6 +35,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     spec: dict[str, object]  # the resolved RunSpec as JSON; use `run_spec`
     directory: str  # the attempt's directory on this node
     model_directory: str  # Hugging Face directory of the initial weights
+    initial_weights: WeightsReference = WeightsReference()  # what they are in the registry
     dataset_file: str  # canonical rows (JSONL, see CanonicalRow)
     evaluation_file: str | None = None
     resume_directory: str | None = None  # a committed checkpoint to resume from; None on a first attempt
@@ -62,6 +64,14 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
         """The spec, with the type of computing that this node's device has by default."""
         spec = RunSpec.model_validate(self.spec)
         return spec.model_copy(update={"trainer": spec.trainer.on_device(self.device)})
+
+    @property
+    def adapter_base(self) -> AdapterBase | None:
+        """What the adapters of a LoRA run are for. None: the run trains all weights."""
+        spec = self.run_spec
+        if spec.model.lora is None:
+            return None
+        return AdapterBase(**msgspec.structs.asdict(self.initial_weights), dtype=spec.trainer.compute_type)
 
     @property
     def weights_directory(self) -> Path:

@@ -727,7 +727,7 @@ export interface paths {
         };
         /**
          * List checkpoints
-         * @description Checkpoints of the project, newest first. Filter by run, kind, state and alias.
+         * @description Checkpoints of the project, newest first. Filter by run, kind, content, state and alias.
          *
          *     Costs 1 unit of the rate limit.
          */
@@ -872,6 +872,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         post: operations["create_checkpoint_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoints/{checkpoint_id}/merged": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the merged model of an adapter
+         * @description A tar of a Hugging Face directory: the base model with the adapter merged into its weights. It is merged while it is sent, so a download does not resume. MANIFEST.json, its last file, has the SHA-256 of the others.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["download_merged_checkpoint"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -4387,6 +4409,16 @@ export interface components {
             model_files: {
                 [key: string]: number;
             };
+            /** @default [] */
+            adapters: components["schemas"]["AgentArtifact"][];
+            /**
+             * @default {
+             *       "kind": "",
+             *       "id": "",
+             *       "sha256": ""
+             *     }
+             */
+            initial_weights: components["schemas"]["AgentWeightsReference"];
             resume: components["schemas"]["AgentArtifact"] | null;
             /** @default {} */
             sources: {
@@ -4598,6 +4630,18 @@ export interface components {
                 [key: string]: number;
             };
             certificate: string;
+        };
+        /**
+         * WeightsReference
+         * @description The weights that a run starts from.
+         */
+        AgentWeightsReference: {
+            /** @default  */
+            kind: string;
+            /** @default  */
+            id: string;
+            /** @default  */
+            sha256: string;
         };
         Alert: {
             id: string;
@@ -4828,6 +4872,10 @@ export interface components {
             step: number;
             /** @description training: its run continues from it, others begin with its weights; weights: runs only begin with it */
             kind: components["schemas"]["CheckpointKind"];
+            /** @description model: all weights; adapter: a LoRA adapter for the weights of `base` */
+            content: components["schemas"]["ContentEnum"];
+            /** @description of an adapter: what it was trained on */
+            base: components["schemas"]["CheckpointBase"] | null;
             /** @description of its manifest */
             sha256: string;
             /** @description of the download; empty while LOCAL */
@@ -4857,6 +4905,13 @@ export interface components {
             epoch: number;
             /** @default false */
             final: boolean;
+        };
+        CheckpointBase: {
+            kind: components["schemas"]["ModelKind"];
+            id: string;
+            name: string;
+            /** @description of its manifest */
+            sha256: string;
         };
         CheckpointChangeRequest: {
             pinned: boolean;
@@ -4921,6 +4976,8 @@ export interface components {
             /** @description where the row with the same prompt and another answer is */
             earlier: string;
         };
+        /** @enum {string} */
+        ContentEnum: "model" | "adapter";
         CreatePoolRequest: {
             name: string;
             all_teams?: boolean;
@@ -9729,6 +9786,7 @@ export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
 export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
+export type AgentWeightsReference = components['schemas']['AgentWeightsReference'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -9759,6 +9817,7 @@ export type Check = components['schemas']['Check'];
 export type CheckOrder = components['schemas']['CheckOrder'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
+export type CheckpointBase = components['schemas']['CheckpointBase'];
 export type CheckpointChangeRequest = components['schemas']['CheckpointChangeRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointKind = components['schemas']['CheckpointKind'];
@@ -9770,6 +9829,7 @@ export type CodeEnum = components['schemas']['CodeEnum'];
 export type Column = components['schemas']['Column'];
 export type CompletionLengths = components['schemas']['CompletionLengths'];
 export type Conflict = components['schemas']['Conflict'];
+export type ContentEnum = components['schemas']['ContentEnum'];
 export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
@@ -10523,6 +10583,12 @@ export interface operations {
                      *           "model": null,
                      *           "model_path": "/models/tiny",
                      *           "model_files": {},
+                     *           "adapters": [],
+                     *           "initial_weights": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01jy0000000000000000000006",
+                     *             "sha256": ""
+                     *           },
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
@@ -12897,6 +12963,8 @@ export interface operations {
                      *             "attempt_number": 1,
                      *             "step": 1,
                      *             "kind": "training",
+                     *             "content": "model",
+                     *             "base": null,
                      *             "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *             "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *             "bytes": 12,
@@ -12973,6 +13041,8 @@ export interface operations {
                      *         "attempt_number": 1,
                      *         "step": 1,
                      *         "kind": "training",
+                     *         "content": "model",
+                     *         "base": null,
                      *         "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *         "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *         "bytes": 12,
@@ -13058,6 +13128,8 @@ export interface operations {
                      *         "attempt_number": 1,
                      *         "step": 1,
                      *         "kind": "training",
+                     *         "content": "model",
+                     *         "base": null,
                      *         "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *         "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *         "bytes": 12,
@@ -14422,6 +14494,7 @@ export interface operations {
             query?: {
                 /** @description only the one that this alias names */
                 alias?: string;
+                content?: "adapter" | "model";
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 /** @description only those that ended their run, or only the others */
@@ -14456,6 +14529,8 @@ export interface operations {
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
+                     *           "content": "model",
+                     *           "base": null,
                      *           "sha256": "c3c908a8e78af191b4155a18bad097122980ed6fb63c10646f7131bbd8d1e74e",
                      *           "tar_sha256": "",
                      *           "bytes": 12,
@@ -14481,6 +14556,8 @@ export interface operations {
                      *           "attempt_number": 1,
                      *           "step": 1,
                      *           "kind": "training",
+                     *           "content": "model",
+                     *           "base": null,
                      *           "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *           "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *           "bytes": 12,
@@ -14550,6 +14627,8 @@ export interface operations {
                      *       "attempt_number": 1,
                      *       "step": 1,
                      *       "kind": "training",
+                     *       "content": "model",
+                     *       "base": null,
                      *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
@@ -14627,6 +14706,8 @@ export interface operations {
                      *       "attempt_number": 1,
                      *       "step": 1,
                      *       "kind": "training",
+                     *       "content": "model",
+                     *       "base": null,
                      *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
@@ -14934,6 +15015,42 @@ export interface operations {
             };
         };
     };
+    download_merged_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example ckpt_01jy0000000000000000000020 */
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resolve_checkpoint: {
         parameters: {
             query: {
@@ -14961,6 +15078,8 @@ export interface operations {
                      *       "attempt_number": 1,
                      *       "step": 1,
                      *       "kind": "training",
+                     *       "content": "model",
+                     *       "base": null,
                      *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
@@ -15018,8 +15137,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132"
+                     *       "sha256": "e072082713df3044af4d64604f3c8518c1caaba70672570718198065ddcd8524",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=e072082713df3044af4d64604f3c8518c1caaba70672570718198065ddcd8524"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20857,14 +20976,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 8.750608,
+                     *           "unpriced_slot_seconds": 12.748892,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 4.750608
+                     *             "other": 8.748892
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -20874,7 +20993,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 4.750608
+                     *             "unknown": 8.748892
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -20906,14 +21025,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 8.750608,
+                     *         "unpriced_slot_seconds": 12.748892,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 4.750608
+                     *           "other": 8.748892
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -20923,7 +21042,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 4.750608
+                     *           "unknown": 8.748892
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21061,7 +21180,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             8.79774
+                     *             12.805152
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

@@ -98,6 +98,8 @@ class Checkpoint(ApiModel):
     attempt_number: int
     step: int
     kind: str
+    content: str
+    base: CheckpointBase | None = None
     sha256: str
     tar_sha256: str
     bytes: int
@@ -119,6 +121,13 @@ class CheckpointAlias(ApiModel):
     evidence: dict[str, Any] | None = None
     updated_by: str
     updated_at: datetime
+
+
+class CheckpointBase(ApiModel):
+    kind: str
+    id: str
+    name: str
+    sha256: str
 
 
 class CheckpointFiles(ApiModel):

@@ -121,7 +121,7 @@ class RunSpec(Section):
         if not self.trains:
             raise refuse(
                 "option_of_training",
-                f"kind: {self.kind} trains nothing; leave lora out. Checkpoints of LoRA runs contain merged weights",
+                f"kind: {self.kind} trains nothing; leave lora out. Checkpoints of LoRA runs bring their base model",
                 "model", "lora",
             )  # fmt: skip
         if self.algorithm.critic is not None:

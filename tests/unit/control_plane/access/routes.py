@@ -137,6 +137,7 @@ ROUTES = {
     "GET /checkpoints/{checkpoint_id}/lineage": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}/card": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}/download": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/merged": "checkpoints:read",
     "POST /checkpoints/{checkpoint_id}/links": "checkpoints:read",
     "GET /checkpoint-downloads/{link}": OPEN,  # the signature is its credential
     "GET /checkpoint-downloads/{link}/files": OPEN,

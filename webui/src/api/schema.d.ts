@@ -20976,14 +20976,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 12.748892,
+                     *           "unpriced_slot_seconds": 26.734844,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 8.748892
+                     *             "other": 22.734844
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -20993,7 +20993,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 8.748892
+                     *             "unknown": 22.734844
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21025,14 +21025,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 12.748892,
+                     *         "unpriced_slot_seconds": 26.734844,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 8.748892
+                     *           "other": 22.734844
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -21042,7 +21042,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 8.748892
+                     *           "unknown": 22.734844
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21180,7 +21180,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             12.805152
+                     *             26.880918
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

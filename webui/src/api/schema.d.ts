@@ -2146,6 +2146,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_name}/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the budgets of a pool, with what is used of them this month
+         * @description Those of every team for pool admins; else those of your team, and of its projects that you can see.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["list_budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{pool_name}/join-tokens": {
         parameters: {
             query?: never;
@@ -2239,6 +2261,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         put: operations["set_pool_price"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/projects/{project_id}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the monthly budget of a project of your team in a pool
+         * @description As a team's, for the runs of this project. What the project uses counts toward the team's budget too.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_project_budget"];
         post?: never;
         delete?: never;
         options?: never;
@@ -2341,6 +2385,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         delete: operations["unbind_pool_team"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the monthly budget of a team in a pool
+         * @description When it is used up, the team's runs in the pool save a checkpoint and pause, its playgrounds and reward tests end, and its queued runs wait until the month ends or the budget is raised. Fields that are left out keep their value; without any limit the budget is removed.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_team_budget"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4445,7 +4511,7 @@ export interface components {
          * EndReason
          * @enum {unknown}
          */
-        AgentEndReason: "all_filtered" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
+        AgentEndReason: "all_filtered" | "budget_exhausted" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
         /** Fault */
         AgentFault: {
             pointer: string;
@@ -4759,6 +4825,68 @@ export interface components {
         BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         BucketEnum: "hour" | "day";
+        Budget: {
+            team: components["schemas"]["Named"];
+            /** @description null: of the whole team */
+            project: components["schemas"]["Named"] | null;
+            /**
+             * Format: decimal
+             * @description of GPU slots, in a calendar month (UTC); null: no limit
+             */
+            gpu_hours: string | null;
+            /**
+             * Format: decimal
+             * @description in a calendar month (UTC); null: no limit
+             */
+            cost: string | null;
+            /** @description of the installation: OOLONG_CURRENCY */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description start of the month
+             */
+            since: string;
+            /**
+             * Format: date-time
+             * @description end of the month
+             */
+            until: string;
+            /** Format: double */
+            used_gpu_hours: number;
+            /**
+             * Format: double
+             * @description slots without a price cost nothing
+             */
+            used_cost: number;
+            /**
+             * Format: double
+             * @description of the limit that is used most; above 1: more than the budget
+             */
+            used_frac: number;
+            /** @description warning: at least 80 % is used; exhausted: runs pause, and new ones wait */
+            state: components["schemas"]["BudgetStateEnum"];
+            /** @description one sentence; empty while the budget is within its limits */
+            message: string;
+        };
+        BudgetChangeRequest: {
+            /**
+             * Format: decimal
+             * @description of GPU slots, in a calendar month (UTC); null removes the limit
+             */
+            gpu_hours?: string | null;
+            /**
+             * Format: decimal
+             * @description in a calendar month (UTC), in the currency of the installation; null removes the limit
+             */
+            cost?: string | null;
+        };
+        BudgetPage: {
+            data: components["schemas"]["Budget"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        BudgetStateEnum: "within" | "warning" | "exhausted";
         /** @enum {string} */
         CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
@@ -4893,7 +5021,7 @@ export interface components {
             checkpoint?: string;
         };
         /** @enum {string} */
-        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "delayed";
+        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "budget" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -7845,7 +7973,7 @@ export interface components {
         WaitExplanation: {
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
-            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; delayed: a retry that waits for its time */
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
             code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             /** @description why it waits; empty when it starts now */
             message: string;
@@ -9751,6 +9879,10 @@ export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
 export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type BucketEnum = components['schemas']['BucketEnum'];
+export type Budget = components['schemas']['Budget'];
+export type BudgetChangeRequest = components['schemas']['BudgetChangeRequest'];
+export type BudgetPage = components['schemas']['BudgetPage'];
+export type BudgetStateEnum = components['schemas']['BudgetStateEnum'];
 export type CalendarState = components['schemas']['CalendarState'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -15018,8 +15150,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132"
+                     *       "sha256": "bb2e7825d4641a053bec049d2051a977464731e4df56e25cf2e2b444d9f2a448",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=bb2e7825d4641a053bec049d2051a977464731e4df56e25cf2e2b444d9f2a448"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20857,14 +20989,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 8.750608,
+                     *           "unpriced_slot_seconds": 31.433282,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 4.750608
+                     *             "other": 27.433282
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -20874,7 +21006,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 4.750608
+                     *             "unknown": 27.433282
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -20906,14 +21038,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 8.750608,
+                     *         "unpriced_slot_seconds": 31.433282,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 4.750608
+                     *           "other": 27.433282
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -20923,7 +21055,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 4.750608
+                     *           "unknown": 27.433282
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21061,7 +21193,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             8.79774
+                     *             31.563026
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -21517,6 +21649,49 @@ export interface operations {
             };
         };
     };
+    list_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BudgetPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     create_join_token: {
         parameters: {
             query?: never;
@@ -21835,6 +22010,79 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Prices"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_project_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example prj_01jy0000000000000000000003 */
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "gpu_hours": "100.00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BudgetChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01jy0000000000000000000003",
+                     *         "name": "default"
+                     *       },
+                     *       "gpu_hours": "100.00",
+                     *       "cost": null,
+                     *       "currency": "USD",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "used_gpu_hours": 0,
+                     *       "used_cost": 0,
+                     *       "used_frac": 0,
+                     *       "state": "within",
+                     *       "message": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Budget"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -22184,6 +22432,77 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_team_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "gpu_hours": "500.00",
+                 *       "cost": "1200.00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BudgetChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": null,
+                     *       "gpu_hours": "500.00",
+                     *       "cost": "1200.00",
+                     *       "currency": "USD",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "used_gpu_hours": 0,
+                     *       "used_cost": 0,
+                     *       "used_frac": 0,
+                     *       "state": "within",
+                     *       "message": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */

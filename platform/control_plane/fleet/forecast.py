@@ -110,6 +110,8 @@ def forecast(
     for request, wait in first.waiting.items():
         if wait.code is WaitCode.NEVER_FITS:
             starts[request] = Start(None, None, "it cannot start on the nodes that the pool has now")
+        elif wait.code is WaitCode.BUDGET:
+            starts[request] = Start(None, None, "it waits for a budget")
         elif len(replayed) - len(placed) < MAX_REQUESTS:
             replayed.add(request)
         else:

@@ -200,6 +200,8 @@ def _cannot_start(
         return Wait(WaitCode.NEVER_FITS, message)
     if reason := shapes[shape_of(request)].never_fits:
         return Wait(WaitCode.NEVER_FITS, reason)
+    if why := snapshot.exhausted.get(request.team) or snapshot.exhausted.get(request.project):
+        return Wait(WaitCode.BUDGET, why)
     if request.not_before is not None and request.not_before > snapshot.now:
         message = f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
         return Wait(WaitCode.DELAYED, message)

@@ -158,6 +158,8 @@ class Snapshot:
     project_quotas: Mapping[str, ProjectQuota] = field(default_factory=dict)  # by project
     # (node, name of a held slot) → when it becomes free (p50); what is unknown is left out
     free_at: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    # Team or project whose budget is used up → a sentence about it
+    exhausted: Mapping[str, str] = field(default_factory=dict)
     reservations: Sequence[
         Reservation
     ] = ()  # that have not ended; with them, `holders` are all holders of slots
@@ -180,6 +182,7 @@ class WaitCode(StrEnum):
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
     RESERVED = "reserved"  # slots are free, but reserved for a team for a time
     MAINTENANCE = "maintenance"  # slots are free, but their node is maintained soon
+    BUDGET = "budget"  # of the team or the project: it is used up
     DELAYED = "delayed"  # a retry that waits for its time
 
 

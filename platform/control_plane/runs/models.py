@@ -5,11 +5,11 @@ from typing import Any
 from django.db import models
 from django.db.models import Value
 
-from control_plane.accounts.models import Project, User
+from control_plane.accounts.models import Project, Team, User
 from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersion
 from control_plane.checkpoints.models import Checkpoint, CheckpointContent
 from control_plane.core.infra import ids
-from control_plane.fleet.models import Node
+from control_plane.fleet.models import Node, Pool
 from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, RunStatus
 from oolong.contracts.run_spec import PlacementSection
 
@@ -247,6 +247,27 @@ class RunEvent(models.Model):
     kind = models.CharField(max_length=60)
     message = models.TextField(default="", blank=True)
     data = models.JSONField(default=dict)
+
+
+class Budget(models.Model):
+    """What a team, or one of its projects, may use in a pool in a calendar month (UTC). Null: without that limit."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="budgets")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="budgets")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, related_name="budgets")
+    gpu_hours = models.DecimalField(max_digits=12, decimal_places=2, null=True)  # of GPU slots
+    cost = models.DecimalField(max_digits=12, decimal_places=2, null=True)
+    # As of the last check (runs.budgets): the state in the month that begins at this date.
+    state = models.CharField(max_length=12, default="within")
+    month = models.DateField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "team"], condition=models.Q(project=None), name="one_budget_per_team_and_pool"
+            ),
+            models.UniqueConstraint(fields=["pool", "project"], name="one_budget_per_project_and_pool"),
+        ]
 
 
 class RunForecast(models.Model):

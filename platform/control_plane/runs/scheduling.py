@@ -18,6 +18,7 @@ from control_plane.fleet.models import Node, Pool, Reservation
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import Plan, Request, Snapshot
 from control_plane.runs.attempt_certificate import create_certificate
+from control_plane.runs.budgets import exhausted
 from control_plane.runs.elastic_engines import (
     any_run_wants_engines,
     engine_requests,
@@ -131,6 +132,7 @@ def snapshot_of(
         reservations=reservations,
         project_used=fleet_selectors.used_slots_by_project(pool),
         project_quotas=fleet_selectors.project_quotas(pool),
+        exhausted=exhausted(pool, now=now),
         free_at=predictions.free_at(fleet_selectors.leased_slots(pool)),
     )
 

@@ -2168,6 +2168,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_name}/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the budgets of a pool, with what is used of them this month
+         * @description Those of every team for pool admins; else those of your team, and of its projects that you can see.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["list_budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{pool_name}/join-tokens": {
         parameters: {
             query?: never;
@@ -2261,6 +2283,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         put: operations["set_pool_price"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/projects/{project_id}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the monthly budget of a project of your team in a pool
+         * @description As a team's, for the runs of this project. What the project uses counts toward the team's budget too.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_project_budget"];
         post?: never;
         delete?: never;
         options?: never;
@@ -2363,6 +2407,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         delete: operations["unbind_pool_team"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the monthly budget of a team in a pool
+         * @description When it is used up, the team's runs in the pool save a checkpoint and pause, its playgrounds and reward tests end, and its queued runs wait until the month ends or the budget is raised. Fields that are left out keep their value; without any limit the budget is removed.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_team_budget"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4477,7 +4543,7 @@ export interface components {
          * EndReason
          * @enum {unknown}
          */
-        AgentEndReason: "all_filtered" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
+        AgentEndReason: "all_filtered" | "budget_exhausted" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
         /** Fault */
         AgentFault: {
             pointer: string;
@@ -4803,6 +4869,68 @@ export interface components {
         BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         BucketEnum: "hour" | "day";
+        Budget: {
+            team: components["schemas"]["Named"];
+            /** @description null: of the whole team */
+            project: components["schemas"]["Named"] | null;
+            /**
+             * Format: decimal
+             * @description of GPU slots, in a calendar month (UTC); null: no limit
+             */
+            gpu_hours: string | null;
+            /**
+             * Format: decimal
+             * @description in a calendar month (UTC); null: no limit
+             */
+            cost: string | null;
+            /** @description of the installation: OOLONG_CURRENCY */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description start of the month
+             */
+            since: string;
+            /**
+             * Format: date-time
+             * @description end of the month
+             */
+            until: string;
+            /** Format: double */
+            used_gpu_hours: number;
+            /**
+             * Format: double
+             * @description slots without a price cost nothing
+             */
+            used_cost: number;
+            /**
+             * Format: double
+             * @description of the limit that is used most; above 1: more than the budget
+             */
+            used_frac: number;
+            /** @description warning: at least 80 % is used; exhausted: runs pause, and new ones wait */
+            state: components["schemas"]["BudgetStateEnum"];
+            /** @description one sentence; empty while the budget is within its limits */
+            message: string;
+        };
+        BudgetChangeRequest: {
+            /**
+             * Format: decimal
+             * @description of GPU slots, in a calendar month (UTC); null removes the limit
+             */
+            gpu_hours?: string | null;
+            /**
+             * Format: decimal
+             * @description in a calendar month (UTC), in the currency of the installation; null removes the limit
+             */
+            cost?: string | null;
+        };
+        BudgetPage: {
+            data: components["schemas"]["Budget"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        BudgetStateEnum: "within" | "warning" | "exhausted";
         /** @enum {string} */
         CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
@@ -4948,7 +5076,7 @@ export interface components {
             checkpoint?: string;
         };
         /** @enum {string} */
-        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "delayed";
+        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "budget" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -7902,7 +8030,7 @@ export interface components {
         WaitExplanation: {
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
-            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; delayed: a retry that waits for its time */
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
             code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             /** @description why it waits; empty when it starts now */
             message: string;
@@ -9809,6 +9937,10 @@ export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
 export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type BucketEnum = components['schemas']['BucketEnum'];
+export type Budget = components['schemas']['Budget'];
+export type BudgetChangeRequest = components['schemas']['BudgetChangeRequest'];
+export type BudgetPage = components['schemas']['BudgetPage'];
+export type BudgetStateEnum = components['schemas']['BudgetStateEnum'];
 export type CalendarState = components['schemas']['CalendarState'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -15137,8 +15269,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "e072082713df3044af4d64604f3c8518c1caaba70672570718198065ddcd8524",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=e072082713df3044af4d64604f3c8518c1caaba70672570718198065ddcd8524"
+                     *       "sha256": "e51c6b85a1f1df1e4d1c0ae0c7dc0802a77a76523f5a925cbfba6bd98b4766a9",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=e51c6b85a1f1df1e4d1c0ae0c7dc0802a77a76523f5a925cbfba6bd98b4766a9"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20976,24 +21108,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 26.734844,
+                     *           "unpriced_slot_seconds": 6.655684,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2,
+                     *             "train": 3.327842,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 22.734844
+                     *             "other": 3.327842
                      *           },
                      *           "outcomes": {
-                     *             "trained": 4,
+                     *             "trained": 3.327842,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 22.734844
+                     *             "unknown": 3.327842
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21025,24 +21157,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 26.734844,
+                     *         "unpriced_slot_seconds": 6.655684,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2,
+                     *           "train": 3.327842,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 22.734844
+                     *           "other": 3.327842
                      *         },
                      *         "outcomes": {
-                     *           "trained": 4,
+                     *           "trained": 3.327842,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 22.734844
+                     *           "unknown": 3.327842
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21180,7 +21312,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             26.880918
+                     *             6.712246
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -21636,6 +21768,49 @@ export interface operations {
             };
         };
     };
+    list_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BudgetPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     create_join_token: {
         parameters: {
             query?: never;
@@ -21954,6 +22129,79 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Prices"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_project_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example prj_01jy0000000000000000000003 */
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "gpu_hours": "100.00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BudgetChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01jy0000000000000000000003",
+                     *         "name": "default"
+                     *       },
+                     *       "gpu_hours": "100.00",
+                     *       "cost": null,
+                     *       "currency": "USD",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "used_gpu_hours": 0,
+                     *       "used_cost": 0,
+                     *       "used_frac": 0,
+                     *       "state": "within",
+                     *       "message": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Budget"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -22303,6 +22551,77 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_team_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "gpu_hours": "500.00",
+                 *       "cost": "1200.00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BudgetChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": null,
+                     *       "gpu_hours": "500.00",
+                     *       "cost": "1200.00",
+                     *       "currency": "USD",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "used_gpu_hours": 0,
+                     *       "used_cost": 0,
+                     *       "used_frac": 0,
+                     *       "state": "within",
+                     *       "message": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */

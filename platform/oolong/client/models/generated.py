@@ -92,6 +92,21 @@ class BootStage(ApiModel):
     detail: str
 
 
+class Budget(ApiModel):
+    team: Named
+    project: Named | None = None
+    gpu_hours: str | None = None
+    cost: str | None = None
+    currency: str
+    since: datetime
+    until: datetime
+    used_gpu_hours: float
+    used_cost: float
+    used_frac: float
+    state: str
+    message: str
+
+
 class Checkpoint(ApiModel):
     id: str
     run: Named

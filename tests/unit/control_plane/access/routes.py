@@ -353,19 +353,19 @@ STALE = {
 OF_POOLS = ("/pools/", "/pool/nodes/")
 
 # What each kind of caller gets of a pool, by what the route needs: "" stands for yes.
+POOL_NEEDS = ("pool:read", "team:admin", "pool:admin", "installation:admin")
 POOL_CALLERS: dict[str, dict[str, str]] = {
-    "viewer": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "operator": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "admin of the team": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "pool admin": {"pool:read": "", "pool:admin": "", "installation:admin": "403"},
-    "pool admin of another pool": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "pool admin of another pool and team": {
-        "pool:read": "404",
-        "pool:admin": "404",
-        "installation:admin": "403",
-    },
-    "admin of another team": {"pool:read": "404", "pool:admin": "403", "installation:admin": "403"},
-    "admin of the installation": {"pool:read": "", "pool:admin": "", "installation:admin": ""},
+    name: dict(zip(POOL_NEEDS, answers, strict=True))
+    for name, answers in {
+        "viewer": ("", "403", "403", "403"),
+        "operator": ("", "403", "403", "403"),
+        "admin of the team": ("", "", "403", "403"),
+        "pool admin": ("", "403", "", "403"),
+        "pool admin of another pool": ("", "403", "403", "403"),
+        "pool admin of another pool and team": ("404", "404", "404", "403"),
+        "admin of another team": ("404", "403", "403", "403"),
+        "admin of the installation": ("", "", "", ""),
+    }.items()
 }
 
 # The object is there, and still this answers 404: the run has no such document, the question names no version.

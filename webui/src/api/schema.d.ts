@@ -1452,10 +1452,22 @@ export interface paths {
         get: operations["get_function"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete a function
+         * @description With all its versions. 409 when runs, drafts, gates, sweeps or templates refer to it: archive it instead.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        delete: operations["delete_function"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Archive or restore a function
+         * @description Archived functions are hidden from the list and take no new version. Specs that name them still run.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        patch: operations["change_function"];
         trace?: never;
     };
     "/api/v1/health": {
@@ -5084,6 +5096,35 @@ export interface components {
             /** @description previewed rows without a value */
             missing: number;
         };
+        ColumnStatistics: {
+            name: string;
+            rows: number;
+            /** @description null or empty */
+            missing: number;
+            distinct: number;
+            /** @description false: an estimate with a standard error of 1.6 % */
+            distinct_exact: boolean;
+            /** @description characters, of the values that are there */
+            shortest: number;
+            median: number;
+            p95: number;
+            longest: number;
+            /** Format: double */
+            mean: number;
+            /** @description values that are finite numbers */
+            numeric: number;
+            /**
+             * Format: double
+             * @description of the numbers
+             */
+            minimum: number | null;
+            /** Format: double */
+            maximum: number | null;
+            /** @description most frequent first, at most 10 */
+            frequent: components["schemas"]["FrequentValue"][];
+            /** @description false: counts are lower bounds */
+            frequent_exact: boolean;
+        };
         CompletionLengths: {
             /**
              * Format: double
@@ -5484,6 +5525,11 @@ export interface components {
             /** @description go on with next_cursor, even when data is empty */
             has_more: boolean;
         };
+        FrequentValue: {
+            /** @description its first 200 characters */
+            value: string;
+            rows: number;
+        };
         Function: {
             id: string;
             name: string;
@@ -5492,8 +5538,17 @@ export interface components {
             created_by: string;
             /** Format: date-time */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description hidden from the list since; specs that name it still run
+             */
+            archived_at: string | null;
             /** @description newest first */
             versions: components["schemas"]["FunctionVersion"][];
+        };
+        FunctionChangeRequest: {
+            /** @description hide it from the list, or show it again */
+            archived: boolean;
         };
         FunctionPage: {
             data: components["schemas"]["Function"][];
@@ -6041,6 +6096,8 @@ export interface components {
             completions: {
                 [key: string]: components["schemas"]["Lengths"];
             };
+            /** @description of the rows, whatever the tokenizer; empty until DONE */
+            columns: components["schemas"]["ColumnStatistics"][];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -9959,6 +10016,7 @@ export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type CodeEnum = components['schemas']['CodeEnum'];
 export type Column = components['schemas']['Column'];
+export type ColumnStatistics = components['schemas']['ColumnStatistics'];
 export type CompletionLengths = components['schemas']['CompletionLengths'];
 export type Conflict = components['schemas']['Conflict'];
 export type ContentEnum = components['schemas']['ContentEnum'];
@@ -9997,7 +10055,9 @@ export type FieldError = components['schemas']['FieldError'];
 export type FinishReasonEnum = components['schemas']['FinishReasonEnum'];
 export type FoundLine = components['schemas']['FoundLine'];
 export type FoundLines = components['schemas']['FoundLines'];
+export type FrequentValue = components['schemas']['FrequentValue'];
 export type Function = components['schemas']['Function'];
+export type FunctionChangeRequest = components['schemas']['FunctionChangeRequest'];
 export type FunctionPage = components['schemas']['FunctionPage'];
 export type FunctionUploadRequest = components['schemas']['FunctionUploadRequest'];
 export type FunctionVersion = components['schemas']['FunctionVersion'];
@@ -15269,8 +15329,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "e51c6b85a1f1df1e4d1c0ae0c7dc0802a77a76523f5a925cbfba6bd98b4766a9",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=e51c6b85a1f1df1e4d1c0ae0c7dc0802a77a76523f5a925cbfba6bd98b4766a9"
+                     *       "sha256": "5c6e85fa1f453bfe21dc2b49a94649191f0f67ad20402a66837a6b808570e9fa",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=5c6e85fa1f453bfe21dc2b49a94649191f0f67ad20402a66837a6b808570e9fa"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16913,7 +16973,35 @@ export interface operations {
                      *       },
                      *       "completions": {},
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": "2026-01-01T12:00:00Z"
+                     *       "ended_at": "2026-01-01T12:00:00Z",
+                     *       "columns": [
+                     *         {
+                     *           "name": "answer",
+                     *           "rows": 32,
+                     *           "missing": 0,
+                     *           "distinct": 2,
+                     *           "distinct_exact": true,
+                     *           "shortest": 1,
+                     *           "median": 1,
+                     *           "p95": 2,
+                     *           "longest": 2,
+                     *           "mean": 1.3,
+                     *           "numeric": 32,
+                     *           "minimum": 4,
+                     *           "maximum": 12,
+                     *           "frequent": [
+                     *             {
+                     *               "value": "4",
+                     *               "rows": 22
+                     *             },
+                     *             {
+                     *               "value": "12",
+                     *               "rows": 10
+                     *             }
+                     *           ],
+                     *           "frequent_exact": true
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Measurement"];
@@ -16955,7 +17043,35 @@ export interface operations {
                      *       },
                      *       "completions": {},
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": "2026-01-01T12:00:00Z"
+                     *       "ended_at": "2026-01-01T12:00:00Z",
+                     *       "columns": [
+                     *         {
+                     *           "name": "answer",
+                     *           "rows": 32,
+                     *           "missing": 0,
+                     *           "distinct": 2,
+                     *           "distinct_exact": true,
+                     *           "shortest": 1,
+                     *           "median": 1,
+                     *           "p95": 2,
+                     *           "longest": 2,
+                     *           "mean": 1.3,
+                     *           "numeric": 32,
+                     *           "minimum": 4,
+                     *           "maximum": 12,
+                     *           "frequent": [
+                     *             {
+                     *               "value": "4",
+                     *               "rows": 22
+                     *             },
+                     *             {
+                     *               "value": "12",
+                     *               "rows": 10
+                     *             }
+                     *           ],
+                     *           "frequent_exact": true
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Measurement"];
@@ -17858,6 +17974,8 @@ export interface operations {
     list_functions: {
         parameters: {
             query?: {
+                /** @description archived functions are left out by default: list only them, or include them */
+                archived?: "include" | "only";
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 kind?: "loss" | "reward" | "workflow";
@@ -17885,6 +18003,7 @@ export interface operations {
                      *           "description": "",
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "archived_at": null,
                      *           "versions": [
                      *             {
                      *               "id": "fnv_01jy0000000000000000000009",
@@ -18049,6 +18168,7 @@ export interface operations {
                      *       "description": "",
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "archived_at": null,
                      *       "versions": [
                      *         {
                      *           "id": "fnv_01jy0000000000000000000009",
@@ -18075,6 +18195,130 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_function: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @example fn_01jy0000000000000000000007 */
+                function_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_function: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @example fn_01jy0000000000000000000007 */
+                function_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "archived": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["FunctionChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "fn_01jy0000000000000000000007",
+                     *       "name": "one",
+                     *       "kind": "reward",
+                     *       "description": "",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "archived_at": "2026-01-01T12:00:00Z",
+                     *       "versions": [
+                     *         {
+                     *           "id": "fnv_01jy0000000000000000000009",
+                     *           "function": {
+                     *             "id": "fn_01jy0000000000000000000007",
+                     *             "name": "one"
+                     *           },
+                     *           "kind": "reward",
+                     *           "number": 1,
+                     *           "ref": "one@1",
+                     *           "sha256": "6b7ee6aa5a650f689f7de30dc0fc79622dd907b859f0686ee71d7f039a7ef1ec",
+                     *           "bytes": 54,
+                     *           "options": [],
+                     *           "any_option": false,
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-01-01T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Function"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -21108,24 +21352,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 6.655684,
+                     *           "unpriced_slot_seconds": 5.348654,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 3.327842,
+                     *             "train": 2.674327,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 3.327842
+                     *             "other": 2.674327
                      *           },
                      *           "outcomes": {
-                     *             "trained": 3.327842,
+                     *             "trained": 2.674327,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 3.327842
+                     *             "unknown": 2.674327
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21157,24 +21401,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 6.655684,
+                     *         "unpriced_slot_seconds": 5.348654,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 3.327842,
+                     *           "train": 2.674327,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 3.327842
+                     *           "other": 2.674327
                      *         },
                      *         "outcomes": {
-                     *           "trained": 3.327842,
+                     *           "trained": 2.674327,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 3.327842
+                     *           "unknown": 2.674327
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21312,7 +21556,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             6.712246
+                     *             5.382924
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

@@ -174,6 +174,24 @@ class Column(ApiModel):
     missing: int
 
 
+class ColumnStatistics(ApiModel):
+    name: str
+    rows: int
+    missing: int
+    distinct: int
+    distinct_exact: bool
+    shortest: int
+    median: int
+    p95: int
+    longest: int
+    mean: float
+    numeric: int
+    minimum: float | None = None
+    maximum: float | None = None
+    frequent: list[FrequentValue]
+    frequent_exact: bool
+
+
 class CompletionLengths(ApiModel):
     mean: float
     spread: float
@@ -247,6 +265,7 @@ class DatasetStatistics(BackgroundJobBase):
     without_completion: int
     prompts: dict[str, TokenLengths]
     completions: dict[str, TokenLengths]
+    columns: list[ColumnStatistics]
     created_at: datetime
     ended_at: datetime | None = None
 
@@ -352,6 +371,11 @@ class FoundLines(ApiModel):
     has_more: bool
 
 
+class FrequentValue(ApiModel):
+    value: str
+    rows: int
+
+
 class Function(ApiModel):
     id: str
     name: str
@@ -359,6 +383,7 @@ class Function(ApiModel):
     description: str
     created_by: str
     created_at: datetime
+    archived_at: datetime | None = None
     versions: list[FunctionVersion]
 
 

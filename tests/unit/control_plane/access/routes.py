@@ -127,6 +127,8 @@ ROUTES = {
     "GET /functions": "functions:read",
     "POST /functions": "functions:write",
     "GET /functions/{function_id}": "functions:read",
+    "PATCH /functions/{function_id}": "functions:write",
+    "DELETE /functions/{function_id}": "functions:write",
     "GET /function-versions/resolve": "functions:read",
     "GET /function-versions/{function_version_id}/source": "functions:read",
     "GET /checkpoints": "checkpoints:read",

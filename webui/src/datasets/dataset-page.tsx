@@ -38,7 +38,7 @@ export function DatasetPage() {
       <PageHeader title={dataset.name} aside={readOnly === null && <Button component={Link} to={`/datasets/new?name=${encodeURIComponent(dataset.name)}`} leftSection={<IconPlus size={14} />}>Upload version</Button>}>
         {dataset.description}
       </PageHeader>
-      <div style={{ display: "grid", gap: 12 }}>
+      <div style={{ display: "grid", gridTemplateColumns: "minmax(0, 1fr)", gap: 12 }}>
         <Panel title="Versions" flush><Versions dataset={dataset} selected={version} readOnly={readOnly !== null} onSelect={(id) => set("version", id)} /></Panel>
         {version !== null && version !== undefined && (
           <>

@@ -63,8 +63,8 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
     for request in _preemptors(placed):
         excess = _excess(request, placed, snapshot)
         if over := placed.networks_for(request):
-            if chosen := _victims_over_nodes(request, placed, snapshot, over, excess=excess):
-                return _preemptions(chosen, request)
+            if victims := _victims_over_nodes(request, placed, snapshot, over, excess=excess):
+                return _preemptions(victims, request)
             continue
         entitled = placed.usage.within_nominal(request)
         own_share = placed.usage.within_project_nominal(request)
@@ -99,7 +99,7 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
     return ()
 
 
-def _preemptions(victims: Iterable[Holder], request: Request) -> tuple[Preemption, ...]:
+def _preemptions(victims: Sequence[Holder], request: Request) -> tuple[Preemption, ...]:
     return tuple(
         Preemption(holder.id, holder.kind, request.id, holder.lost_gpu_seconds) for holder in victims
     )

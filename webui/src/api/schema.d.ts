@@ -4417,6 +4417,8 @@ export interface components {
             listener: components["schemas"]["AgentPeerListener"] | null;
             /** @default null */
             trainer_node: components["schemas"]["AgentTrainerNode"] | null;
+            /** @default null */
+            gang: components["schemas"]["AgentTrainerGang"] | null;
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -4587,6 +4589,17 @@ export interface components {
             command: string;
             /** @default 0 */
             memory_bytes: number;
+        };
+        /**
+         * TrainerGang
+         * @description The nodes of a trainer whose ranks are on several. They exchange tensors in the peer network, unencrypted.
+         */
+        AgentTrainerGang: {
+            address: string;
+            port: number;
+            nodes: number;
+            node_rank: number;
+            own_address: string;
         };
         /**
          * TrainerNode
@@ -8187,6 +8200,7 @@ export interface components {
              *       "min_gpu_memory_gib": null,
              *       "gpu_model": null,
              *       "exclude_nodes": [],
+             *       "nodes": 1,
              *       "priority": 500
              *     }
              */
@@ -8644,6 +8658,11 @@ export interface components {
              * @default []
              */
             exclude_nodes: string[];
+            /**
+             * @description over how many nodes at most the trainer's ranks may be spread where no node of the pool is large enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter
+             * @default 1
+             */
+            nodes: number;
             /**
              * @description higher goes first
              * @default 500
@@ -9397,6 +9416,8 @@ export interface components {
             gpu_model?: string | null;
             /** @description names or ids of nodes of the pool on which the run is never placed */
             exclude_nodes?: string[] | null;
+            /** @description over how many nodes at most the trainer's ranks may be spread where no node of the pool is large enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter */
+            nodes?: number | null;
             /** @description higher goes first */
             priority?: number | null;
         };
@@ -9728,6 +9749,7 @@ export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
+export type AgentTrainerGang = components['schemas']['AgentTrainerGang'];
 export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
@@ -10609,7 +10631,8 @@ export interface operations {
                      *           "tokens_generated_before": 0,
                      *           "evaluators": false,
                      *           "listener": null,
-                     *           "trainer_node": null
+                     *           "trainer_node": null,
+                     *           "gang": null
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -11601,6 +11624,7 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
+                     *                 "nodes": 1,
                      *                 "device": null,
                      *                 "priority": 500,
                      *                 "gpu_model": null,
@@ -13315,6 +13339,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 500,
                      *               "gpu_model": null,
@@ -13493,6 +13518,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "seed": 1
@@ -13614,6 +13640,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -13986,6 +14013,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -14096,6 +14124,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -15018,8 +15047,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132"
+                     *       "sha256": "7bd71e3ea3ea5dc5a76e166c96c504d047e18d8577659736e8d76e32dae081c6",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=7bd71e3ea3ea5dc5a76e166c96c504d047e18d8577659736e8d76e32dae081c6"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20857,14 +20886,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 8.750608,
+                     *           "unpriced_slot_seconds": 10.300084,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 4.750608
+                     *             "other": 6.300084
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -20874,7 +20903,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 4.750608
+                     *             "unknown": 6.300084
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -20906,14 +20935,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 8.750608,
+                     *         "unpriced_slot_seconds": 10.300084,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 4.750608
+                     *           "other": 6.300084
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -20923,7 +20952,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 4.750608
+                     *           "unknown": 6.300084
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21061,7 +21090,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             8.79774
+                     *             10.334682
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -23570,6 +23599,7 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
+                     *                 "nodes": 1,
                      *                 "device": null,
                      *                 "priority": 500,
                      *                 "gpu_model": null,
@@ -24558,6 +24588,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 0,
                      *               "gpu_model": null,
@@ -24781,6 +24812,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 0,
                      *               "gpu_model": null,
@@ -25017,6 +25049,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "own",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 500,
                      *               "gpu_model": null,
@@ -25317,6 +25350,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25641,6 +25675,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25985,6 +26020,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -26423,6 +26459,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -26533,6 +26570,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -26928,6 +26966,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -27315,6 +27354,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -27757,6 +27797,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -28591,6 +28632,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -28981,6 +29023,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -29091,6 +29134,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -29405,6 +29449,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -29515,6 +29560,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -29811,6 +29857,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30262,6 +30309,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30652,6 +30700,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -30762,6 +30811,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -31432,6 +31482,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -32211,6 +32262,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -32453,6 +32505,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],

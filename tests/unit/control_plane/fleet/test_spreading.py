@@ -33,7 +33,7 @@ def test_ranks_are_spread_only_where_no_node_is_large_enough() -> None:
     assert found.parts == (("a", ("cpu-0", "cpu-1")), ("b", ("cpu-0", "cpu-1")))
 
 
-def test_a_run_that_does_not_ask_for_nodes_stays_on_one() -> None:
+def test_a_run_without_more_nodes_in_its_spec_stays_on_one() -> None:
     decided = plan(snapshot([near("a", 2), near("b", 2)], [wide(ranks=4, nodes=1)]))
     assert decided.waiting["wide"].code is WaitCode.NEVER_FITS
 

@@ -165,8 +165,30 @@ class _Predictions:
 def can_reschedule(run: Run, node: Node, *, now: datetime) -> bool:
     """Whether the run would start at once on another node of its pool if it were queued now."""
     ahead = [other for other in queue() if other.pool == run.pool]
-    decisions = plan(snapshot_of(run.pool, ahead, request_of(run), now=now, without=node))
+    snapshot = snapshot_of(run.pool, ahead, request_of(run), now=now, without=node)
+    if run.placement.nodes > 1:
+        snapshot = _without_slots_of(run, snapshot)
+    decisions = plan(snapshot)
     return any(placement.request == run.pk for placement in decisions.placements)
+
+
+def _without_slots_of(run: Run, snapshot: Snapshot) -> Snapshot:
+    """The pool once the run has left the nodes that are left to it, which it needs for its next attempt too."""
+    leased = fleet_selectors.leased_slots(run.pool)
+    own = {slot for slot, holder in leased.items() if holder == run.pk}
+    nodes = []
+    for node in snapshot.nodes:
+        freed = tuple(slot for slot in node.held if (node.id, slot.name) in own)
+        held = tuple(slot for slot in node.held if slot not in freed)
+        nodes.append(replace(node, free=(*node.free, *freed), held=held))
+    team, project = run.project.team_id, run.project_id
+    return replace(
+        snapshot,
+        nodes=nodes,
+        used={**snapshot.used, team: snapshot.used.get(team, 0) - len(own)},
+        project_used={**snapshot.project_used, project: snapshot.project_used.get(project, 0) - len(own)},
+        holders=[holder for holder in snapshot.holders if holder.id != run.pk],
+    )
 
 
 def _record_pending(run_id: str, reason: str, position: int, *, now: datetime) -> None:

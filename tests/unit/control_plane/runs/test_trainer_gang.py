@@ -160,6 +160,17 @@ def test_a_silent_node_is_shown_and_waited_for_while_nothing_else_is_free(world:
     assert (world.seen()["conditions"], world.seen()["attempt_number"]) == ([], 1)
 
 
+def test_a_silent_node_is_replaced_although_the_other_ranks_only_wait_for_it(world: World, node: Any) -> None:
+    """As when a machine loses power: no rank sees a closed connection. The run's own slots serve its next attempt."""
+    spare = node("c", slots=2, peer_address="10.0.0.3")
+    for _ in range(7):
+        world.pass_seconds(10, world.head, spare)
+        world.head.ship_all()
+    old, new = Attempt.objects.order_by("number")
+    assert old.reason == EndReason.NODE_LOST
+    assert {job.placed_on.name for job in new.jobs.all()} == {"a", "c"}
+
+
 def test_a_drained_node_moves_the_run_after_a_checkpoint(world: World) -> None:
     drained = world.alice.call("POST", f"/pool/nodes/{world.other.node_id}/drain", {})
     assert drained.status_code == 200, drained.content

@@ -28,6 +28,7 @@ import msgspec
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.tensor import DTensor
 
 from oolong.contracts.lora_adapter import (
     ADAPTER_CONFIG_FILE,
@@ -110,6 +111,9 @@ class CheckpointWriter:
 
     `begin` copies the sharded state to host memory, the only part that blocks the train loop. Background threads write
     it, and rank 0 commits: manifest, fsync, rename. `poll` and `wait` return each committed checkpoint once.
+
+    Nodes share no directory, so ranks on several nodes gather the whole state in the host memory of rank 0, which
+    writes it alone: 12 bytes per trained parameter.
     """
 
     def __init__(
@@ -154,18 +158,14 @@ class CheckpointWriter:
             if isinstance(weights, Path):
                 link_or_copy(weights, temporary / EXPORT / WEIGHTS_FILE)
         self._context.barrier()
-        saved = dcp.async_save(
-            training_state(policy, optimizer, critic),
-            checkpoint_id=temporary / STATE,
-            process_group=self._context.background_group,
-            no_dist=self._context.world_size == 1,
-        )
+        saved = self._save(training_state(policy, optimizer, critic), temporary / STATE)
         adapters = (
             gather_adapters(policy, dtype=torch.float32, keep=self._context.is_rank0)
             if self._adapter_base is not None
             else {}
         )
         if self._context.is_rank0:
+            assert saved is not None
             tensors = None if isinstance(weights, Path) else weights
             self._pending = self._committer.submit(
                 self._commit,
@@ -176,8 +176,22 @@ class CheckpointWriter:
                 tensors=tensors,
                 adapter=peft_adapter(policy, adapters) if self._adapter_base is not None else None,
             )
-        else:
+        elif saved is not None:
             self._pending = self._committer.submit(lambda: saved.result() and None)
+
+    def _save(self, state: dict[str, Any], directory: Path) -> Future[Metadata] | None:
+        """Begin to write the state. None on a rank whose state another one writes."""
+        if not self._context.spans_nodes:
+            return dcp.async_save(
+                state,
+                checkpoint_id=directory,
+                process_group=self._context.background_group,
+                no_dist=self._context.world_size == 1,
+            )
+        whole = gather_state(state, keep=self._context.is_rank0)
+        if not self._context.is_rank0:
+            return None
+        return self._committer.submit(dcp.save, whole, checkpoint_id=directory, no_dist=True)
 
     def poll(self) -> CommittedCheckpoint | None:
         """Return the pending checkpoint if rank 0 has committed it. Raises the error of a failed write."""
@@ -244,13 +258,12 @@ def _directory_name(step: int) -> str:
 
 
 def _check_shards(state: Path, metadata: Metadata) -> None:
-    """Check that the shards of ranks on other nodes arrived: without a shared filesystem they do not."""
+    """Check that every rank wrote its shard to this directory."""
     expected = {info.relative_path for info in metadata.storage_data.values()}
     missing = sorted(name for name in expected if not (state / name).exists())
     if missing:
         raise IncompleteCheckpoint(
-            f"{len(missing)} of {len(expected)} shard files are missing from {state} ({', '.join(missing[:3])}): "
-            "a trainer on several nodes needs its attempt directory on a filesystem that all nodes share"
+            f"{len(missing)} of {len(expected)} shard files are missing from {state} ({', '.join(missing[:3])})"
         )
 
 
@@ -356,6 +369,21 @@ def _model_state(model: Policy | Critic, optimizer: torch.optim.Optimizer) -> di
             names[parameter]: dict(values) for parameter, values in optimizer.state.items() if values
         },
     }
+
+
+def gather_state(state: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+    """The same state with whole tensors in host memory. Collective; ranks with keep=False return an empty dict."""
+    gathered: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            found: Any = gather_state(value, keep=keep)
+        elif isinstance(value, DTensor):
+            found = value.full_tensor().to("cpu", copy=True)
+        else:
+            found = value.to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
+        if keep:
+            gathered[name] = found
+    return gathered
 
 
 def random_state() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import transaction
@@ -34,12 +35,14 @@ from control_plane.runs.node_reports import apply_report, record_shared_slots
 from control_plane.runs.reconciler import record_stored_checkpoint
 from control_plane.runs.runtime_overrides import runtime_overrides
 from control_plane.runs.spec_resolution import function_fields
+from control_plane.runs.trainer_gang import RENDEZVOUS, followers
 from oolong.contracts.agent import (
     Artifact,
     DesiredAttempt,
     DesiredJob,
     HeartbeatRequest,
     PeerListener,
+    TrainerGang,
     TrainerNode,
     UploadReply,
 )
@@ -83,8 +86,8 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
 
 
 def _attempts_with_jobs_on(node: Node) -> QuerySet[Attempt]:
-    """Attempts on the node, and those with an engine there that has not exited."""
-    remote = Job.objects.filter(node=node).exclude(state=JobState.EXITED)
+    """Attempts on the node, and those with ranks of a trainer there, or an engine that has not exited."""
+    remote = Job.objects.filter(~Q(state=JobState.EXITED) | Q(kind=JobKind.TRAINER), node=node)
     return Attempt.objects.filter(Q(node=node) | Q(pk__in=remote.values("attempt")))
 
 
@@ -110,13 +113,13 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         initial_weights=_weights_reference(run),
         resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
         sources=_sources(run),
-        ports={f"engine-{job.index}": job.engine_port for job in here} if remote else attempt.ports,
+        ports=_ports_of(job for job in here if job.is_remote) if remote else attempt.ports,
         token=attempt.token,
         jobs=[
             _desired_job(job, run)
             for job in sorted(here, key=lambda job: job.pk)
             # Evaluators and remote engines come and go during a run; exited ones are not part of the desired state.
-            if not ((job.evaluates or remote) and job.state == JobState.EXITED)
+            if not ((job.evaluates or job.is_remote) and job.state == JobState.EXITED)
             and (attempt.allowed or job.state != PENDING)  # type: ignore[attr-defined]
         ],
         live=runtime_overrides(run),
@@ -124,12 +127,32 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         # On a node that the run fills, its controller must not wait for an evaluator.
         evaluators=not remote and run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
         listener=_listener(attempt) if not remote else None,
-        trainer_node=_trainer_node(attempt) if remote else None,
+        trainer_node=_trainer_node(attempt) if remote and attempt.certificate else None,
+        gang=_gang(attempt, node),
+    )
+
+
+def _ports_of(engines: Iterable[Job]) -> dict[str, int]:
+    return {f"engine-{job.index}": job.engine_port for job in engines}
+
+
+def _gang(attempt: Attempt, node: Node) -> TrainerGang | None:
+    """For a node with ranks of a trainer on several nodes."""
+    ranks = {job.placed_on.pk: job.index for job in followers(attempt)}
+    node_rank = 0 if node.pk == attempt.node_id else ranks.get(node.pk)
+    if not ranks or node_rank is None:
+        return None
+    return TrainerGang(
+        address=attempt.peer_address,
+        port=attempt.ports[RENDEZVOUS],
+        nodes=len(ranks) + 1,
+        node_rank=node_rank,
+        own_address=node.peer_address,
     )
 
 
 def _listener(attempt: Attempt) -> PeerListener | None:
-    if not attempt.peer_address:
+    if not attempt.certificate:
         return None
     return PeerListener(
         address=attempt.peer_address, certificate=attempt.certificate, private_key=attempt.private_key

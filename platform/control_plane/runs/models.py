@@ -10,7 +10,7 @@ from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersi
 from control_plane.checkpoints.models import Checkpoint, CheckpointContent
 from control_plane.core.infra import ids
 from control_plane.fleet.models import Node, Pool
-from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, RunStatus
+from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, JobKind, RunStatus
 from oolong.contracts.run_spec import PlacementSection
 
 PENDING = "pending"  # a job that its node has not reported yet; the other states are lifecycle.JobState
@@ -140,7 +140,7 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One placement of a run on a node. Engines that joined later may be on other nodes."""
+    """One placement of a run on a node. Engines that joined later, and ranks of the trainer, may be on other nodes."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.attempt_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -150,7 +150,8 @@ class Attempt(models.Model):
     status = models.CharField(max_length=10, default=AttemptStatus.SCHEDULED)
     token = models.CharField(max_length=80)  # authenticates calls to its controller and reward service
     ports = models.JSONField()
-    # Where jobs on other nodes reach its controller, with TLS; "": all its jobs are on its node.
+    # Where jobs on other nodes reach its controller, with TLS, and ranks of its trainer meet; "": all its jobs are on
+    # its node.
     peer_address = models.CharField(max_length=45, default="", db_default="", blank=True)
     certificate = models.TextField(default="", db_default="", blank=True)
     private_key = models.TextField(default="", db_default="", blank=True)  # until the attempt ends
@@ -184,11 +185,16 @@ class Attempt(models.Model):
             ),
         ]
 
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether ranks of its trainer are on other nodes than its own."""
+        return "rendezvous" in self.ports
+
 
 class Job(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.job_id, editable=False)
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="jobs")
-    # Of a remote engine: its node. None: the attempt's node.
+    # Of a remote engine, and of a trainer's ranks on another node: its node. None: the attempt's node.
     node = models.ForeignKey(Node, on_delete=models.PROTECT, null=True, related_name="remote_jobs")
     name = models.CharField(max_length=40)
     kind = models.CharField(max_length=16)
@@ -228,7 +234,12 @@ class Job(models.Model):
     @property
     def is_remote(self) -> bool:
         """Whether it is an engine on another node than the trainer's. The attempt continues without it."""
-        return self.node_id is not None
+        return self.node_id is not None and self.kind == JobKind.ROLLOUT
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it has ranks of a trainer on another node than rank 0. The attempt ends with it."""
+        return self.node_id is not None and self.kind == JobKind.TRAINER
 
     @property
     def placed_on(self) -> Node:

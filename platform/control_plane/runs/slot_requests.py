@@ -71,4 +71,5 @@ def slot_requirements(placement: PlacementSection) -> dict[str, Any]:
         "slot_memory_bytes": int((placement.min_gpu_memory_gib or 0) * 2**30),
         "gpu_model": (placement.gpu_model or "").casefold(),
         "exclude_nodes": frozenset(placement.exclude_nodes),
+        "max_nodes": placement.nodes,
     }

@@ -27,6 +27,16 @@ class PeerListenerFile(msgspec.Struct, frozen=True, kw_only=True):
     weights_port: int
 
 
+class TrainerGangFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a trainer whose ranks are on several."""
+
+    address: str  # peer address of node 0, where the ranks meet
+    port: int
+    nodes: int
+    node_rank: int  # of this node
+    interface: str  # network interface of this node's peer address
+
+
 class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     attempt_id: str
@@ -58,6 +68,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
         ""  # on the trainer's node; "": this is that node, and weights are in `weights_directory`
     )
     certificate: str = ""  # of the servers on the trainer's node, when that is another one
+    gang: TrainerGangFile | None = None  # None: all ranks of the trainer are on one node
 
     @property
     def run_spec(self) -> RunSpec:

@@ -4527,6 +4527,8 @@ export interface components {
             listener: components["schemas"]["AgentPeerListener"] | null;
             /** @default null */
             trainer_node: components["schemas"]["AgentTrainerNode"] | null;
+            /** @default null */
+            gang: components["schemas"]["AgentTrainerGang"] | null;
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -4697,6 +4699,17 @@ export interface components {
             command: string;
             /** @default 0 */
             memory_bytes: number;
+        };
+        /**
+         * TrainerGang
+         * @description The nodes of a trainer whose ranks are on several. They exchange tensors in the peer network, unencrypted.
+         */
+        AgentTrainerGang: {
+            address: string;
+            port: number;
+            nodes: number;
+            node_rank: number;
+            own_address: string;
         };
         /**
          * TrainerNode
@@ -8429,6 +8442,7 @@ export interface components {
              *       "min_gpu_memory_gib": null,
              *       "gpu_model": null,
              *       "exclude_nodes": [],
+             *       "nodes": 1,
              *       "priority": 500
              *     }
              */
@@ -8886,6 +8900,11 @@ export interface components {
              * @default []
              */
             exclude_nodes: string[];
+            /**
+             * @description over how many nodes at most the trainer's ranks may be spread where no node of the pool is large enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter
+             * @default 1
+             */
+            nodes: number;
             /**
              * @description higher goes first
              * @default 500
@@ -9639,6 +9658,8 @@ export interface components {
             gpu_model?: string | null;
             /** @description names or ids of nodes of the pool on which the run is never placed */
             exclude_nodes?: string[] | null;
+            /** @description over how many nodes at most the trainer's ranks may be spread where no node of the pool is large enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter */
+            nodes?: number | null;
             /** @description higher goes first */
             priority?: number | null;
         };
@@ -9970,6 +9991,7 @@ export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
+export type AgentTrainerGang = components['schemas']['AgentTrainerGang'];
 export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
 export type AgentWeightsReference = components['schemas']['AgentWeightsReference'];
 export type Alert = components['schemas']['Alert'];
@@ -10867,7 +10889,8 @@ export interface operations {
                      *           "tokens_generated_before": 0,
                      *           "evaluators": false,
                      *           "listener": null,
-                     *           "trainer_node": null
+                     *           "trainer_node": null,
+                     *           "gang": null
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -11859,6 +11882,7 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
+                     *                 "nodes": 1,
                      *                 "device": null,
                      *                 "priority": 500,
                      *                 "gpu_model": null,
@@ -13579,6 +13603,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 500,
                      *               "gpu_model": null,
@@ -13757,6 +13782,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "seed": 1
@@ -13878,6 +13904,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -14250,6 +14277,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -14360,6 +14388,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -15329,8 +15358,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "5c6e85fa1f453bfe21dc2b49a94649191f0f67ad20402a66837a6b808570e9fa",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=5c6e85fa1f453bfe21dc2b49a94649191f0f67ad20402a66837a6b808570e9fa"
+                     *       "sha256": "2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -21352,24 +21381,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 5.348654,
+                     *           "unpriced_slot_seconds": 4.911452,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.674327,
+                     *             "train": 2.455726,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.674327
+                     *             "other": 2.455726
                      *           },
                      *           "outcomes": {
-                     *             "trained": 2.674327,
+                     *             "trained": 2.455726,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 2.674327
+                     *             "unknown": 2.455726
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21401,24 +21430,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 5.348654,
+                     *         "unpriced_slot_seconds": 4.911452,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.674327,
+                     *           "train": 2.455726,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.674327
+                     *           "other": 2.455726
                      *         },
                      *         "outcomes": {
-                     *           "trained": 2.674327,
+                     *           "trained": 2.455726,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 2.674327
+                     *           "unknown": 2.455726
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21556,7 +21585,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             5.382924
+                     *             4.941806
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -24252,6 +24281,7 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
+                     *                 "nodes": 1,
                      *                 "device": null,
                      *                 "priority": 500,
                      *                 "gpu_model": null,
@@ -25240,6 +25270,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 0,
                      *               "gpu_model": null,
@@ -25463,6 +25494,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 0,
                      *               "gpu_model": null,
@@ -25699,6 +25731,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "own",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 500,
                      *               "gpu_model": null,
@@ -25999,6 +26032,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -26323,6 +26357,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -26667,6 +26702,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -27105,6 +27141,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -27215,6 +27252,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -27610,6 +27648,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -27997,6 +28036,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -28439,6 +28479,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -29273,6 +29314,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -29663,6 +29705,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -29773,6 +29816,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30087,6 +30131,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -30197,6 +30242,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30493,6 +30539,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30944,6 +30991,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -31334,6 +31382,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -31444,6 +31493,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -32114,6 +32164,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -32893,6 +32944,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -33135,6 +33187,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],

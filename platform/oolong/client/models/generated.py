@@ -1138,6 +1138,7 @@ class RunSpecPatchPlacementSection(ApiModel):
     min_gpu_memory_gib: float | None = None
     gpu_model: str | None = None
     exclude_nodes: list[str] | None = None
+    nodes: int | None = None
     priority: int | None = None
 
 

@@ -3,8 +3,8 @@
     step-00000020/
       state/               parameters and optimizer state of policy and critic, sharded (torch.distributed.checkpoint)
       controller.msgpack   the controller's snapshot at the same step boundary; rl only
-      hf/                  Hugging Face export that transformers and SGLang load
-      adapter/             PEFT adapter of a LoRA run, for the base model that the run started from
+      hf/                  Hugging Face export that transformers and SGLang load; of a LoRA run instead:
+      adapter/             PEFT adapter, and base.json with the weights that it is for
       trainer.json         step, seed, random state, writing attempt, parent checkpoint
       MANIFEST.json        written last: every file with its size and sha256
 
@@ -28,8 +28,14 @@ import msgspec
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.tensor import DTensor
 
-from oolong.contracts.lora_adapter import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE
+from oolong.contracts.lora_adapter import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_WEIGHTS_FILE,
+    BASE_FILE,
+    AdapterBase,
+)
 from trainers.distributed.context import DistributedContext
 from trainers.distributed.fsdp import gather_adapters, reshard
 from trainers.durable_files import (
@@ -105,14 +111,24 @@ class CheckpointWriter:
 
     `begin` copies the sharded state to host memory, the only part that blocks the train loop. Background threads write
     it, and rank 0 commits: manifest, fsync, rename. `poll` and `wait` return each committed checkpoint once.
+
+    Nodes share no directory, so ranks on several nodes gather the whole state in the host memory of rank 0, which
+    writes it alone: 12 bytes per trained parameter.
     """
 
     def __init__(
-        self, checkpoints: Path, *, context: DistributedContext, model_directory: Path, keep_last: int
+        self,
+        checkpoints: Path,
+        *,
+        context: DistributedContext,
+        model_directory: Path,
+        adapter_base: AdapterBase | None = None,
+        keep_last: int,
     ) -> None:
         self._checkpoints = checkpoints
         self._context = context
         self._model_directory = model_directory
+        self._adapter_base = adapter_base
         self._keep_last = keep_last
         self._pending: Future[CommittedCheckpoint | None] | None = None
         self._committer = ThreadPoolExecutor(1, thread_name_prefix="commit")
@@ -130,7 +146,7 @@ class CheckpointWriter:
         """Stage one checkpoint. Collective. Requires that the previous one has been waited for.
 
         `weights` are rank 0's full tensors, or the safetensors file that already holds them, which may be deleted as
-        soon as this returns.
+        soon as this returns. None where the writer has an `adapter_base`: the policy's adapters are stored instead.
         """
         assert self._pending is None, "wait() for the pending checkpoint first"
         temporary = self._checkpoints / f".tmp-{_directory_name(record.step)}"
@@ -138,19 +154,18 @@ class CheckpointWriter:
             self._checkpoints.mkdir(parents=True, exist_ok=True)
             for leftover in self._checkpoints.glob(".tmp-*"):
                 shutil.rmtree(leftover)
-            (temporary / EXPORT).mkdir(parents=True)
+            (temporary / (EXPORT if self._adapter_base is None else ADAPTER)).mkdir(parents=True)
             if isinstance(weights, Path):
                 link_or_copy(weights, temporary / EXPORT / WEIGHTS_FILE)
         self._context.barrier()
-        saved = dcp.async_save(
-            training_state(policy, optimizer, critic),
-            checkpoint_id=temporary / STATE,
-            process_group=self._context.background_group,
-            no_dist=self._context.world_size == 1,
+        saved = self._save(training_state(policy, optimizer, critic), temporary / STATE)
+        adapters = (
+            gather_adapters(policy, dtype=torch.float32, keep=self._context.is_rank0)
+            if self._adapter_base is not None
+            else {}
         )
-        adapters = gather_adapters(policy, dtype=torch.float32)
-        adapter = peft_adapter(policy, adapters) if adapters else None
         if self._context.is_rank0:
+            assert saved is not None
             tensors = None if isinstance(weights, Path) else weights
             self._pending = self._committer.submit(
                 self._commit,
@@ -159,10 +174,24 @@ class CheckpointWriter:
                 copy.deepcopy(record),
                 snapshot=snapshot,
                 tensors=tensors,
-                adapter=adapter,
+                adapter=peft_adapter(policy, adapters) if self._adapter_base is not None else None,
             )
-        else:
+        elif saved is not None:
             self._pending = self._committer.submit(lambda: saved.result() and None)
+
+    def _save(self, state: dict[str, Any], directory: Path) -> Future[Metadata] | None:
+        """Begin to write the state. None on a rank whose state another one writes."""
+        if not self._context.spans_nodes:
+            return dcp.async_save(
+                state,
+                checkpoint_id=directory,
+                process_group=self._context.background_group,
+                no_dist=self._context.world_size == 1,
+            )
+        whole = gather_state(state, keep=self._context.is_rank0)
+        if not self._context.is_rank0:
+            return None
+        return self._committer.submit(dcp.save, whole, checkpoint_id=directory, no_dist=True)
 
     def poll(self) -> CommittedCheckpoint | None:
         """Return the pending checkpoint if rank 0 has committed it. Raises the error of a failed write."""
@@ -197,15 +226,16 @@ class CheckpointWriter:
             write_weights(tensors, temporary / EXPORT / WEIGHTS_FILE)
         if adapter is not None:
             config, adapter_tensors = adapter
-            (temporary / ADAPTER).mkdir()
             write_json(temporary / ADAPTER / ADAPTER_CONFIG_FILE, config)
+            write_json(temporary / ADAPTER / BASE_FILE, self._adapter_base)
             write_weights(adapter_tensors, temporary / ADAPTER / ADAPTER_WEIGHTS_FILE)
-            fsync_directory(temporary / ADAPTER)
-        for path in auxiliary_files(self._model_directory):
-            shutil.copyfile(path, temporary / EXPORT / path.name)
+        else:
+            for path in auxiliary_files(self._model_directory):
+                shutil.copyfile(path, temporary / EXPORT / path.name)
         manifest = Manifest(step=record.step, files=_list_files(temporary))
         data = write_json(temporary / MANIFEST, manifest)
-        for directory in (temporary / STATE, temporary / EXPORT, temporary):
+        exported = EXPORT if adapter is None else ADAPTER
+        for directory in (temporary / STATE, temporary / exported, temporary):
             fsync_directory(directory)
         target = self._checkpoints / _directory_name(record.step)
         if target.exists():
@@ -228,13 +258,12 @@ def _directory_name(step: int) -> str:
 
 
 def _check_shards(state: Path, metadata: Metadata) -> None:
-    """Check that the shards of ranks on other nodes arrived: without a shared filesystem they do not."""
+    """Check that every rank wrote its shard to this directory."""
     expected = {info.relative_path for info in metadata.storage_data.values()}
     missing = sorted(name for name in expected if not (state / name).exists())
     if missing:
         raise IncompleteCheckpoint(
-            f"{len(missing)} of {len(expected)} shard files are missing from {state} ({', '.join(missing[:3])}): "
-            "a trainer on several nodes needs its attempt directory on a filesystem that all nodes share"
+            f"{len(missing)} of {len(expected)} shard files are missing from {state} ({', '.join(missing[:3])})"
         )
 
 
@@ -298,7 +327,7 @@ def _check_parameters(directory: Path, stored: set[str], policy: Policy) -> None
             f"{directory} holds other trained weights than model.lora of the RunSpec describes: "
             f"{len(wanted - found)} are missing ({', '.join(sorted(wanted - found)[:2])}), {len(found - wanted)} are "
             f"unknown ({', '.join(sorted(found - wanted)[:2])}). Start a new run with model.checkpoint instead, which "
-            "takes the merged weights"
+            "merges the adapter"
         )
 
 
@@ -340,6 +369,21 @@ def _model_state(model: Policy | Critic, optimizer: torch.optim.Optimizer) -> di
             names[parameter]: dict(values) for parameter, values in optimizer.state.items() if values
         },
     }
+
+
+def gather_state(state: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+    """The same state with whole tensors in host memory. Collective; ranks with keep=False return an empty dict."""
+    gathered: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            found: Any = gather_state(value, keep=keep)
+        elif isinstance(value, DTensor):
+            found = value.full_tensor().to("cpu", copy=True)
+        else:
+            found = value.to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
+        if keep:
+            gathered[name] = found
+    return gathered
 
 
 def random_state() -> str:

@@ -27,7 +27,7 @@ def parse_arguments(description: str) -> argparse.Namespace:
 
 
 def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
-    """Run the train loop on this rank and return the exit code. Rank 0 writes result.json.
+    """Run the train loop on this rank and return the exit code. The first rank of each node writes result.json.
 
     Errors with an end reason become that result. Any other exception propagates: the agent reports a crashed job, with
     the traceback at the end of its log.
@@ -36,7 +36,12 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
     from trainers.algorithms.user_loss import InvalidLoss
     from trainers.checkpoint import InvalidCheckpoint
     from trainers.dataset import InvalidDataset
-    from trainers.distributed.context import init_distributed, shutdown_distributed
+    from trainers.distributed.context import (
+        init_distributed,
+        is_first_of_node,
+        shutdown_distributed,
+        spans_nodes,
+    )
     from trainers.models.decoder_layers import UnsupportedOption
     from trainers.models.packing_check import PackingMismatch
     from trainers.models.policy import InvalidModel
@@ -52,7 +57,9 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
     }
     attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)
     context = init_distributed(
-        attempt.device, gpu_share=attempt.gpu_share, rendezvous_file=arguments.job / RENDEZVOUS_FILE
+        attempt.device,
+        gpu_share=attempt.gpu_share,
+        rendezvous_file=None if spans_nodes() else arguments.job / RENDEZVOUS_FILE,
     )
     try:
         result = train(attempt, job, arguments.job, context)
@@ -62,7 +69,7 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
     succeeded = result.reason in SUCCESSFUL_REASONS
     if succeeded:
         context.barrier()
-    if context.is_rank0:
+    if is_first_of_node():
         write_result(arguments.job, result)
     shutdown_distributed()
     sys.stdout.flush()

@@ -11,7 +11,7 @@ import shutil
 import tarfile
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from gpu_agents.agent.api import AgentApi, ServerUnavailable
@@ -49,6 +49,28 @@ class Cache:
             self._fetching[artifact.sha256] = task
             task.add_done_callback(lambda _: self._fetching.pop(artifact.sha256, None))
         return await asyncio.shield(task)
+
+    async def build(self, key: str, make: Callable[[Path], None]) -> Path:
+        """Return what `make` writes into a new directory, kept under `key`. Concurrent calls make it once."""
+        task = self._fetching.get(key)
+        if task is None:
+            task = asyncio.create_task(self._build(key, make), name=f"build {key[:12]}")
+            self._fetching[key] = task
+            task.add_done_callback(lambda _: self._fetching.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _build(self, key: str, make: Callable[[Path], None]) -> Path:
+        entry, building = self._root / _checked(key), self._root / f".building-{key}"
+        if (entry / CONTENT).exists():
+            now = time.time()
+            os.utime(entry, (now, now))
+            return entry / CONTENT
+        shutil.rmtree(building, ignore_errors=True)
+        (building / CONTENT).mkdir(parents=True)
+        await asyncio.to_thread(make, building / CONTENT)
+        _let_all_read(building)
+        building.rename(entry)
+        return entry / CONTENT
 
     def evict(self, *, in_use: Collection[str]) -> list[str]:
         """Remove the least recently used entries above the size limit, except those in use. Returns the removed."""

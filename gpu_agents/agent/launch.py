@@ -20,11 +20,20 @@ import msgspec
 from gpu_agents.agent import processes
 from gpu_agents.agent.isolation.node import ROOT, TEMPORARY_MODE, NodeIsolation
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
+from gpu_agents.agent.network_interface import interface_of
 from gpu_agents.agent.records import JobRecord, SupervisorRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong import cuda_host
 from oolong.contracts.agent import DesiredAttempt, JobIsolation
-from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile, PeerListenerFile
+from oolong.contracts.attempt import (
+    ATTEMPT_FILE,
+    EXIT_FILE,
+    JOB_FILE,
+    AttemptFile,
+    JobFile,
+    PeerListenerFile,
+    TrainerGangFile,
+)
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.runtime_overrides import LIVE_FILE, RuntimeOverrides
 from oolong.gpu_slots import visible_devices
@@ -35,6 +44,8 @@ SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 TEMPORARY = "tmp"  # the job's /tmp; the supervisor removes it
 LOOPBACK = "127.0.0.1"
 PEER_PORTS = ("controller", "reward", "weights")  # what other nodes reach on the trainer's node
+RENDEZVOUS = "rendezvous"  # where the ranks of several nodes meet
+PEERS_ONLY = ("weights", RENDEZVOUS)  # not on loopback
 SUPERVISOR_START_SECONDS = 60.0  # long, because a machine may stall
 
 
@@ -83,11 +94,18 @@ def rollout_command(context: JobContext) -> list[str]:
 
 
 def trainer_command(context: JobContext) -> list[str]:
-    """All ranks of an attempt run on one node, so they need no rendezvous port."""
-    spec = context.attempt.run_spec
+    """Ranks on one node need no rendezvous port. Of several nodes, each starts the ranks of its own slots."""
+    spec, gang = context.attempt.run_spec, context.attempt.gang
+    num_ranks, options = spec.trainer.num_ranks, []
+    if gang is not None:
+        num_ranks = len(context.slots)
+        options = [
+            "--nodes", str(gang.nodes), "--node-rank", str(gang.node_rank), "--address", gang.address,
+            "--port", str(gang.port),
+        ]  # fmt: skip
     return [
-        context.attempt.node_python, "-m", "trainers.distributed.launch",
-        str(spec.trainer.num_ranks), f"trainers.{spec.kind}", *_files(context),
+        context.attempt.node_python, "-m", "trainers.distributed.launch", *options,
+        str(num_ranks), f"trainers.{spec.kind}", *_files(context),
     ]  # fmt: skip
 
 
@@ -130,6 +148,7 @@ def write_attempt(
             spec=attempt.spec,
             directory=str(directory),
             model_directory=str(inputs.model_directory),
+            initial_weights=attempt.initial_weights,
             dataset_file=str(inputs.dataset_file),
             evaluation_file=str(inputs.evaluation_file) if inputs.evaluation_file else None,
             resume_directory=str(inputs.resume_directory) if inputs.resume_directory else None,
@@ -145,6 +164,7 @@ def write_attempt(
             gpu_share=1 / slots_per_gpu,
             evaluators=attempt.evaluators,
             listener=_listener(attempt),
+            gang=_gang(attempt),
         ),
         group=uid,
     )
@@ -220,9 +240,24 @@ def _listener(attempt: DesiredAttempt) -> PeerListenerFile | None:
     )
 
 
+def _gang(attempt: DesiredAttempt) -> TrainerGangFile | None:
+    if attempt.gang is None:
+        return None
+    return TrainerGangFile(
+        address=attempt.gang.address,
+        port=attempt.gang.port,
+        nodes=attempt.gang.nodes,
+        node_rank=attempt.gang.node_rank,
+        interface=interface_of(attempt.gang.own_address),
+    )
+
+
 def attempt_port_conflict(attempt: DesiredAttempt) -> str:
     """Describe the first port of the attempt that is in use on this node; "" if all are free."""
-    conflict = port_conflict({name: port for name, port in attempt.ports.items() if name != "weights"})
+    conflict = port_conflict({name: port for name, port in attempt.ports.items() if name not in PEERS_ONLY})
+    gang = attempt.gang
+    if not conflict and gang is not None and gang.node_rank == 0:
+        conflict = port_conflict({RENDEZVOUS: gang.port}, address=gang.address)
     if conflict or attempt.listener is None:
         return conflict
     served = {name: attempt.ports[name] for name in PEER_PORTS}
@@ -258,8 +293,11 @@ def make_job_directory(directory: Path, record: JobRecord, *, uid: int | None) -
             os.chown(path, uid, uid)
 
 
-def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[str, str]:
-    """The environment of a job as stored on disk: without secrets, and without the agent's own variables."""
+def environment(
+    data: DataDirectory, record: JobRecord, *, device: str, interface: str = "lo"
+) -> dict[str, str]:
+    """The environment of a job as stored on disk: without secrets, and without the agent's own variables. Ranks of a
+    trainer listen on `interface`."""
     values = {
         # Isolated jobs see the system's programs, but not every directory of the agent's PATH.
         "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *SYSTEM_PATH])).strip(":"),
@@ -271,8 +309,8 @@ def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
-        "GLOO_SOCKET_IFNAME": "lo",  # the ranks of a job are on one node
-        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": interface,
         processes.MARK: record.job_id,
     }
     if device == "cuda":
@@ -323,7 +361,9 @@ def start(
             "temporary": str(temporary),
             "isolated": isolated,
             "command": isolation.wrap(command(context), attempt, directory=directory, temporary=temporary),
-            "environment": environment(data, record, device=device),
+            "environment": environment(
+                data, record, device=device, interface=attempt.gang.interface if attempt.gang else "lo"
+            ),
             "has_secrets": bool(secrets),
             "record": str(data.supervisor(record.job_id)),
             "contact": str(data.contact),

@@ -14,11 +14,14 @@ from gpu_agents.agent.artifacts import ArtifactError, Cache, checkpoint_director
 from gpu_agents.agent.isolation.node import IsolationError, NodeIsolation
 from gpu_agents.agent.isolation.uids import NoUid
 from gpu_agents.agent.launch import InputPaths
+from gpu_agents.agent.merged_models import adapter_directory, merged_key
 from gpu_agents.agent.reconcile import Inputs, Preparation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.model_paths import root_of
+from oolong.merging.directories import merge_directories
+from oolong.merging.tensors import MergeError
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +134,19 @@ class Preparer:
         return None if artifact is None else await self._cache.fetch(self._api, artifact)
 
     async def _model(self, attempt: DesiredAttempt) -> Path:
+        base = await self._base_model(attempt)
+        if not attempt.adapters:
+            return base
+        contents = [await self._cache.fetch(self._api, artifact) for artifact in attempt.adapters]
+        try:
+            adapters = [adapter_directory(content) for content in contents]
+            return await self._cache.build(
+                merged_key(attempt), lambda target: merge_directories(base, adapters, target)
+            )
+        except (ArtifactError, MergeError) as error:
+            raise ModelUnusable(str(error)) from error
+
+    async def _base_model(self, attempt: DesiredAttempt) -> Path:
         if attempt.model is not None:
             content = await self._cache.fetch(self._api, attempt.model)
             try:
@@ -168,10 +184,15 @@ class Preparer:
 
     def _evict(self, wanted: Sequence[DesiredAttempt]) -> None:
         in_use = {artifact.sha256 for attempt in wanted for artifact in _artifacts(attempt)}
+        in_use |= {merged_key(attempt) for attempt in wanted if attempt.adapters}
         for sha256 in self._cache.evict(in_use=in_use):
             log.info("evicted artifact %s from the cache", sha256[:12])
 
 
 def _artifacts(attempt: DesiredAttempt) -> list[Artifact]:
-    inputs = (attempt.dataset, attempt.evaluation, attempt.model, attempt.resume, *attempt.sources.values())
-    return [artifact for artifact in inputs if artifact is not None]
+    inputs = (attempt.dataset, attempt.evaluation, attempt.model, attempt.resume)
+    return [
+        *(artifact for artifact in inputs if artifact is not None),
+        *attempt.adapters,
+        *attempt.sources.values(),
+    ]

@@ -53,6 +53,11 @@ app.conf.update(
             "schedule": 15.0,
             "options": {"expires": 15},
         },
+        "check-budgets": {
+            "task": "control_plane.runs.tasks.check_budgets",
+            "schedule": 15.0,
+            "options": {"expires": 15},
+        },
         "sweep-leases": {
             "task": "control_plane.runs.tasks.sweep_leases",
             "schedule": 2.0,

@@ -233,7 +233,7 @@ def test_a_checkpoint_shows_where_it_comes_from_and_the_ways_out(
     check_both_themes(page)
     lineage.get_by_role("link", name="letters again step 20").click()
     expect(page.get_by_role("heading", level=1, name="letters again, step 20")).to_be_visible()
-    expect(page.get_by_test_id("export").nth(1)).to_contain_text("--adapter")
+    expect(page.get_by_test_id("export").nth(1)).to_contain_text("--merged")
     page.get_by_role("link", name="Start a run from it").click()
     expect(page.get_by_role("heading", level=1, name="Start another like it")).to_be_visible()
 

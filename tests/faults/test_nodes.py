@@ -99,6 +99,45 @@ def test_an_engine_on_another_node_generates_for_the_run_and_its_nodes_loss_cost
     small_runs.assert_nothing_is_left(stack)
 
 
+def test_a_trainer_over_two_nodes_continues_from_the_last_checkpoint_when_one_of_them_dies(
+    new_stack: Callable[..., Stack], model: Path
+) -> None:
+    """Three nodes at addresses of their own and without a common path. None has three slots, so the two ranks are on
+    two of them, and after the death of the second one on the third."""
+    stack = new_stack(OOLONG_NODE_LEASE_SECONDS="15")
+    inputs = upload_inputs(stack, model)
+    nodes = {
+        name: stack.add_node(name, slots=slots, peer_address=f"127.0.0.{number}")
+        for number, (name, slots) in enumerate([("head", 2), ("other", 1), ("spare", 1)], start=2)
+    }
+    client = stack.client()
+    trainer = {"num_ranks": 2, "total_train_steps": 30, "groups_per_step": 8, "minibatches": 2}
+    wanted = small_runs.spec(inputs, steps=30, trainer=trainer, placement={"nodes": 2})
+    run_id = client.runs.create(wanted).id
+    until(
+        lambda: (client.runs.get(run_id).latest_checkpoint or None) is not None, seconds=small_runs.BOOT_SECONDS,
+        what="a stored checkpoint", said=stack.said,
+    )  # fmt: skip
+    stored = client.runs.get(run_id).latest_checkpoint
+    assert stored is not None
+    where = {job.name: job.node.name for job in client.runs.jobs(run_id) if job.kind == "trainer"}
+    assert where == {"trainer": "head", "trainer-1": "other"}
+    dying = nodes["other"]
+    dying.kill()
+
+    until(lambda: client.runs.get(run_id).attempt_number == 2, seconds=90, what="attempt 2", said=stack.said)
+    first, second = sorted(client.runs.attempts(run_id), key=lambda attempt: attempt.number)
+    assert first.reason == "node_lost", (first.reason, stack.said())
+    run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 120)
+    assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
+    assert small_runs.steps_of(nodes["head"], second.id)[0] >= stored.step + 1
+    small_runs.assert_balanced(run)
+    small_runs.assert_engine_matches_trainer(run)
+    small_runs.assert_no_gap_and_no_repeat(stack, run)
+    dying.start()  # the machine is back: its agent finds no job alive, says so, and its slot is free
+    small_runs.assert_nothing_is_left(stack)
+
+
 def test_two_trainer_ranks(stack: Stack, inputs: Inputs) -> None:
     stack.add_node("three", slots=3)
     client = stack.client()

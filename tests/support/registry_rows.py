@@ -20,24 +20,24 @@ DAY = timedelta(days=1)
 
 
 def tar_of(marker: str, *, adapter: bool = False) -> bytes:
-    files = {
+    model = {
         "hf/config.json": b'{"model_type": "qwen3"}',
         "hf/model.safetensors": marker.encode() * 4000,
         "hf/tokenizer.json": b"{}",
-        "trainer.json": json.dumps({"marker": marker}).encode(),
-        **({"adapter/adapter_model.safetensors": marker.encode() * 90} if adapter else {}),
     }
-    return pack_checkpoint(files)
+    files = {"adapter/adapter_model.safetensors": marker.encode() * 90} if adapter else model
+    return pack_checkpoint({**files, "trainer.json": json.dumps({"marker": marker}).encode()})
 
 
 def checkpoint(
-    run: Run, step: int, *, age_days: float = 0.0, adapter: bool = False, **changes: Any
+    run: Run, step: int, *, age_days: float = 0.0, adapter_of: Checkpoint | None = None, **changes: Any
 ) -> Checkpoint:
     """A stored checkpoint of a run, with the bytes of one."""
-    blob = store.put([tar_of(f"{run.pk} {step}", adapter=adapter)])
+    blob = store.put([tar_of(f"{run.pk} {step}", adapter=adapter_of is not None)])
     at = clock.now() - age_days * DAY
     fields: dict[str, Any] = {
         "state": CheckpointState.STORED, "tar_sha256": blob.sha256, "stored_at": at,
+        "content": "adapter" if adapter_of else "model", "base_checkpoint": adapter_of,
         "metrics": {"reward_mean": 0.4 + step / 200}, **changes,
     }  # fmt: skip
     return Checkpoint.objects.create(
@@ -71,7 +71,7 @@ def fill(*, warm_start: str, first: str, second: str) -> None:
     freed.state, freed.deleted_at = CheckpointState.DELETED, clock.now()
     freed.save()
     again = ended(second, initial_checkpoint=best, base_model=None)
-    checkpoint(again, 20, age_days=0.2, adapter=True)
+    checkpoint(again, 20, age_days=0.2, adapter_of=best)
     checkpoint(again, 40, state=CheckpointState.LOCAL, tar_sha256="", stored_at=None, metrics={})
 
 

@@ -2,7 +2,8 @@
 
 points      points it writes, one every `every` seconds (default: until it is stopped)
 holds       the first attempt waits after so many points until the file `go` lies in its folder
-checkpoint  commit a checkpoint after every so many points, besides the final one
+checkpoint  commit a checkpoint after every so many points, besides the final one; of a trainer on several nodes, only
+            the one with rank 0 commits
 resume      go on after the checkpoint it is handed
 end         completed (default) | died (exit 3, no result) | deaf (ignores SIGTERM)
 tells       print this variable in two pieces, say it in a note and in the result, and its SHA-256 in the file `told`
@@ -78,7 +79,8 @@ def main() -> int:
             os.abort()
         x += 1
         outbox.write(Points(axis="step", x=x, values={"reward/mean": x / 1000}))
-        if x == points or (plan.get("checkpoint") and x % plan["checkpoint"] == 0):
+        due = x == points or (plan.get("checkpoint") and x % plan["checkpoint"] == 0)
+        if due and (attempt.gang is None or attempt.gang.node_rank == 0):
             if x == points and "evaluation" in plan:
                 evaluate(outbox, plan["evaluation"], version=x)
             commit(outbox, attempt.checkpoints_directory, x, final=x == points)

@@ -26,6 +26,7 @@ class DistributedContext:
     world_size: int
     device: torch.device
     mesh: DeviceMesh
+    spans_nodes: bool = False  # its ranks are on several nodes, which share no directory
     # gloo, for background threads: their messages must not interleave with those of the train loop.
     background_group: dist.ProcessGroup | None = None
 
@@ -108,8 +109,18 @@ def init_distributed(
         world_size=world_size,
         device=local,
         mesh=init_device_mesh(local.type, (world_size,), mesh_dim_names=("shard",)),
+        spans_nodes=spans_nodes(),
         background_group=dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT),
     )
+
+
+def spans_nodes() -> bool:
+    """Whether torchrun's environment variables describe ranks on several nodes."""
+    return int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1
+
+
+def is_first_of_node() -> bool:
+    return int(os.environ.get("LOCAL_RANK", "0")) == 0
 
 
 def shutdown_distributed() -> None:

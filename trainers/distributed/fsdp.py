@@ -123,14 +123,19 @@ def gather_full_tensors(
     return gathered
 
 
-def gather_adapters(policy: Policy, *, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """Copy all adapters to the CPU in `dtype`, by parameter name. Collective."""
+def gather_adapters(policy: Policy, *, dtype: torch.dtype, keep: bool = True) -> dict[str, torch.Tensor]:
+    """Copy all adapters to the CPU in `dtype`, by parameter name.
+
+    Collective. Ranks with keep=False participate and return an empty dict.
+    """
     reshard(policy)
-    return {
-        name: _full_tensor(parameter.detach(), dtype).to("cpu", dtype, copy=True)
-        for name, parameter in policy.causal_lm.named_parameters()
-        if name.endswith(ADAPTER_PARAMETERS)
-    }
+    gathered = {}
+    for name, parameter in policy.causal_lm.named_parameters():
+        if name.endswith(ADAPTER_PARAMETERS):
+            whole = _full_tensor(parameter.detach(), dtype)
+            if keep:
+                gathered[name] = whole.to("cpu", dtype, copy=True)
+    return gathered
 
 
 def _full_tensor(parameter: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

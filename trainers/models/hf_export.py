@@ -8,21 +8,15 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-WEIGHTS_FILE = "model.safetensors"
+from oolong.merging.folders import WEIGHTS_FILE as WEIGHTS_FILE
+from oolong.merging.folders import is_auxiliary
+
 MANIFEST_FILE = "manifest.json"
-_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5")
 
 
 def auxiliary_files(model_directory: Path) -> list[Path]:
     """Config, tokenizer and chat template: every file of a model directory except its weights."""
-    return sorted(
-        path
-        for path in model_directory.iterdir()
-        if path.is_file()
-        and not path.name.startswith(".")
-        and not path.name.endswith((*_WEIGHT_SUFFIXES, ".index.json"))
-        and path.name not in (MANIFEST_FILE, "README.md")
-    )
+    return sorted(path for path in model_directory.iterdir() if path.is_file() and is_auxiliary(path.name))
 
 
 def write_weights(tensors: dict[str, torch.Tensor], path: Path) -> None:

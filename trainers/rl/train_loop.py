@@ -64,6 +64,7 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
         attempt.checkpoints_directory,
         context=context,
         model_directory=Path(attempt.model_directory),
+        adapter_base=attempt.adapter_base,
         keep_last=spec.checkpoint.keep_last,
     )
     timer = PhaseTimer()
@@ -203,8 +204,8 @@ def _publish(
     """Publish the weights that changed: all of them, or the adapters of a LoRA run. Collective."""
     timer.start("gather")
     if learner.trains_adapters:
-        trained = gather_adapters(learner.policy, dtype=dtype)
-        tensors = engine_tensors(learner.policy, trained)
+        trained = gather_adapters(learner.policy, dtype=dtype, keep=rank0 is not None)
+        tensors = engine_tensors(learner.policy, trained) if rank0 is not None else {}
     else:
         trained = tensors = gather_full_tensors(
             learner.policy,
@@ -234,16 +235,7 @@ def _begin_checkpoint(
     summary: RunSummary,
     parent: str | None,
 ) -> None:
-    """Begin a checkpoint at a step boundary: after `version` was announced, before the next take.
-
-    A published version of a LoRA run is no model, so its adapters are merged for the checkpoint. Collective.
-    """
-    weights: dict[str, torch.Tensor] | Path | None
-    if learner.trains_adapters:
-        dtype = DTYPES[attempt.run_spec.trainer.compute_type]
-        weights = gather_full_tensors(learner.policy, dtype=dtype, keep=rank0 is not None)
-    else:
-        weights = rank0.published_file if rank0 is not None else None
+    """Begin a checkpoint at a step boundary: after `version` was announced, before the next take. Collective."""
     writer.begin(
         checkpoint.TrainerRecord(
             kind="rl",
@@ -263,5 +255,6 @@ def _begin_checkpoint(
         optimizer=learner.optimizer,
         critic=learner.critic_and_optimizer,
         snapshot=rank0.controller.snapshot(version) if rank0 is not None else None,
-        weights=weights,
+        # Of a LoRA run the writer stores the adapters in float32, which are not the published ones.
+        weights=rank0.published_file if rank0 is not None and not learner.trains_adapters else None,
     )

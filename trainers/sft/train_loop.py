@@ -285,13 +285,17 @@ def _commit(
     outbox: Outbox | None,
 ) -> None:
     spec = attempt.run_spec
-    tensors = gather_full_tensors(
-        trainer.policy, dtype=DTYPES[spec.trainer.compute_type], keep=context.is_rank0
+    adapter_base = attempt.adapter_base
+    tensors = (
+        gather_full_tensors(trainer.policy, dtype=DTYPES[spec.trainer.compute_type], keep=context.is_rank0)
+        if adapter_base is None
+        else {}
     )
     writer = checkpoint.CheckpointWriter(
         attempt.checkpoints_directory,
         context=context,
         model_directory=Path(attempt.model_directory),
+        adapter_base=adapter_base,
         keep_last=spec.checkpoint.keep_last,
     )
     writer.begin(
@@ -307,7 +311,7 @@ def _commit(
         policy=trainer.policy,
         optimizer=trainer.optimizer,
         snapshot=None,
-        weights=tensors if context.is_rank0 else None,
+        weights=tensors if context.is_rank0 and adapter_base is None else None,
     )
     committed = writer.close()
     if outbox is not None and committed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import transaction
@@ -12,8 +13,15 @@ from control_plane.assets.models import DatasetVersion
 from control_plane.assets.storage import multipart, store, upload_lock
 from control_plane.assets.storage.blob_columns import EMPTY_LINE
 from control_plane.checkpoints import uploads
-from control_plane.checkpoints.models import Checkpoint, CheckpointState, CheckpointUpload
+from control_plane.checkpoints.models import (
+    Checkpoint,
+    CheckpointContent,
+    CheckpointState,
+    CheckpointUpload,
+    base_model_identity,
+)
 from control_plane.checkpoints.registry import kind_of
+from control_plane.checkpoints.weights import Weights, weights_of
 from control_plane.core.api.errors import or_not_found
 from control_plane.experiments.models import RewardTest
 from control_plane.fleet import services as fleet
@@ -27,16 +35,19 @@ from control_plane.runs.node_reports import apply_report, record_shared_slots
 from control_plane.runs.reconciler import record_stored_checkpoint
 from control_plane.runs.runtime_overrides import runtime_overrides
 from control_plane.runs.spec_resolution import function_fields
+from control_plane.runs.trainer_gang import RENDEZVOUS, followers
 from oolong.contracts.agent import (
     Artifact,
     DesiredAttempt,
     DesiredJob,
     HeartbeatRequest,
     PeerListener,
+    TrainerGang,
     TrainerNode,
     UploadReply,
 )
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
+from oolong.contracts.lora_adapter import WeightsReference
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_code import SAMPLES
 
@@ -63,7 +74,7 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
         .annotate(allowed=may_use(pool="node__pool", team="run__project__team"))
         .exclude(allowed=False, status=AttemptStatus.SCHEDULED)
         .select_related(
-            "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
+            "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint__base_model",
             "resume_checkpoint", "node",
         )
         .prefetch_related("jobs", "run__functions__function")
@@ -75,13 +86,14 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
 
 
 def _attempts_with_jobs_on(node: Node) -> QuerySet[Attempt]:
-    """Attempts on the node, and those with an engine there that has not exited."""
-    remote = Job.objects.filter(node=node).exclude(state=JobState.EXITED)
+    """Attempts on the node, and those with ranks of a trainer there, or an engine that has not exited."""
+    remote = Job.objects.filter(~Q(state=JobState.EXITED) | Q(kind=JobKind.TRAINER), node=node)
     return Attempt.objects.filter(Q(node=node) | Q(pk__in=remote.values("attempt")))
 
 
 def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAttempt:
     run, remote = attempt.run, attempt.node_id != node.pk
+    weights = _initial_weights(run)
     here = [job for job in attempt.jobs.all() if (job.node_id or attempt.node_id) == node.pk]
     return DesiredAttempt(
         run_id=run.pk,
@@ -94,18 +106,20 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         },
         dataset=EMPTY_DATASET if run.kind == "playground" else _dataset_artifact(run.trained_on),
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
-        model=_model_artifact(run),
-        model_path=run.base_model.path if run.base_model else "",
-        model_files=_model_files(run),
+        model=_model_artifact(weights),
+        model_path=run.model_path,
+        model_files=_model_files(weights),
+        adapters=[_checkpoint_artifact(checkpoint) for checkpoint in weights.adapters],
+        initial_weights=_weights_reference(run),
         resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
         sources=_sources(run),
-        ports={f"engine-{job.index}": job.engine_port for job in here} if remote else attempt.ports,
+        ports=_ports_of(job for job in here if job.is_remote) if remote else attempt.ports,
         token=attempt.token,
         jobs=[
             _desired_job(job, run)
             for job in sorted(here, key=lambda job: job.pk)
             # Evaluators and remote engines come and go during a run; exited ones are not part of the desired state.
-            if not ((job.evaluates or remote) and job.state == JobState.EXITED)
+            if not ((job.evaluates or job.is_remote) and job.state == JobState.EXITED)
             and (attempt.allowed or job.state != PENDING)  # type: ignore[attr-defined]
         ],
         live=runtime_overrides(run),
@@ -113,12 +127,32 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         # On a node that the run fills, its controller must not wait for an evaluator.
         evaluators=not remote and run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
         listener=_listener(attempt) if not remote else None,
-        trainer_node=_trainer_node(attempt) if remote else None,
+        trainer_node=_trainer_node(attempt) if remote and attempt.certificate else None,
+        gang=_gang(attempt, node),
+    )
+
+
+def _ports_of(engines: Iterable[Job]) -> dict[str, int]:
+    return {f"engine-{job.index}": job.engine_port for job in engines}
+
+
+def _gang(attempt: Attempt, node: Node) -> TrainerGang | None:
+    """For a node with ranks of a trainer on several nodes."""
+    ranks = {job.placed_on.pk: job.index for job in followers(attempt)}
+    node_rank = 0 if node.pk == attempt.node_id else ranks.get(node.pk)
+    if not ranks or node_rank is None:
+        return None
+    return TrainerGang(
+        address=attempt.peer_address,
+        port=attempt.ports[RENDEZVOUS],
+        nodes=len(ranks) + 1,
+        node_rank=node_rank,
+        own_address=node.peer_address,
     )
 
 
 def _listener(attempt: Attempt) -> PeerListener | None:
-    if not attempt.peer_address:
+    if not attempt.certificate:
         return None
     return PeerListener(
         address=attempt.peer_address, certificate=attempt.certificate, private_key=attempt.private_key
@@ -177,20 +211,35 @@ def _checkpoint_artifact(checkpoint: Checkpoint) -> Artifact:
     return Artifact(sha256=checkpoint.tar_sha256, bytes=checkpoint.bytes, kind="checkpoint")
 
 
-def _model_artifact(run: Run) -> Artifact | None:
+def _initial_weights(run: Run) -> Weights:
     if run.initial_checkpoint is not None:
-        return _checkpoint_artifact(run.initial_checkpoint)
+        return weights_of(run.initial_checkpoint)
+    return Weights(run.base_model, None, ())
+
+
+def _weights_reference(run: Run) -> WeightsReference:
+    if run.initial_checkpoint is not None:
+        checkpoint = run.initial_checkpoint
+        return WeightsReference(kind="checkpoint", id=checkpoint.pk, sha256=checkpoint.manifest_sha256)
     assert run.base_model is not None
-    if run.base_model.source == "path":
+    return WeightsReference(kind="base_model", **base_model_identity(run.base_model))
+
+
+def _model_artifact(weights: Weights) -> Artifact | None:
+    if weights.model is not None:
+        return _checkpoint_artifact(weights.model)
+    assert weights.base_model is not None
+    if weights.base_model.source == "path":
         return None
-    return Artifact(sha256=run.base_model.sha256, bytes=run.base_model.bytes, kind="model")
+    return Artifact(sha256=weights.base_model.sha256, bytes=weights.base_model.bytes, kind="model")
 
 
-def _model_files(run: Run) -> dict[str, int]:
+def _model_files(weights: Weights) -> dict[str, int]:
     """For a model path: file sizes that its check found, by which a node notices that the directory has changed."""
-    if run.base_model is None or not run.base_model.path or not run.base_model.report:
+    model = weights.base_model
+    if model is None or not model.path or not model.report:
         return {}
-    return {file["name"]: file["bytes"] for file in run.base_model.report["files"]}
+    return {file["name"]: file["bytes"] for file in model.report["files"]}
 
 
 def may_read(node: Node, sha256: str) -> bool:
@@ -206,12 +255,24 @@ def may_read(node: Node, sha256: str) -> bool:
     )
     if sha256 == EMPTY_DATASET.sha256:
         needed |= Q(run__kind="playground")
-    return bool(sha256) and (
+    current = (
         _attempts_with_jobs_on(node)
-        .filter(needed, may_use(pool="node__pool", team="run__project__team"))
+        .filter(may_use(pool="node__pool", team="run__project__team"))
         .exclude(status=AttemptStatus.ENDED)
-        .exists()
     )
+    return bool(sha256) and (current.filter(needed).exists() or _is_below_an_adapter(current, sha256))
+
+
+def _is_below_an_adapter(attempts: QuerySet[Attempt], sha256: str) -> bool:
+    """Whether the blob is of the weights that an attempt's initial adapter was trained on."""
+    starts = attempts.filter(run__initial_checkpoint__content=CheckpointContent.ADAPTER)
+    for attempt in starts.select_related("run__initial_checkpoint__base_model"):
+        weights = _initial_weights(attempt.run)
+        if sha256 in {one.tar_sha256 for one in weights.checkpoints}:
+            return True
+        if weights.base_model is not None and weights.base_model.sha256 == sha256:
+            return True
+    return False
 
 
 # --- checkpoint uploads -----------------------------------------------------------------------------------
@@ -240,7 +301,7 @@ def announce_checkpoint(
         defaults={
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
             "node_id": node.pk, "step": step, "kind": kind_of(run.kind, final=final), "final": final, "bytes": bytes,
-            "parent": attempt.resume_checkpoint, "created_at": now,
+            "parent": attempt.resume_checkpoint, **run.checkpoint_content, "created_at": now,
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },
     )  # fmt: skip

@@ -177,6 +177,7 @@ class DatasetMeasurement(BackgroundJob):
         """The result, or zeros until there is one."""
         return {
             "vocabulary": 0, "duplicates": 0, "conflicts": 0, "without_completion": 0, "prompts": {}, "completions": {},
+            "columns": [],
             **self.result,
         }  # fmt: skip
 
@@ -359,6 +360,7 @@ class Function(models.Model):
     kind = models.CharField(max_length=20)  # contracts.user_code.SourceKind
     description = models.TextField(default="", blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    archived_at = models.DateTimeField(null=True)  # hidden from lists since; specs that name it still run
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="function_name_in_project")]

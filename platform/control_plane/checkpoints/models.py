@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from control_plane.accounts.models import Project, User
+from control_plane.assets.models import BaseModel
 from control_plane.core.infra import ids
 
 
@@ -17,6 +18,15 @@ class CheckpointState(models.TextChoices):
 class CheckpointKind(models.TextChoices):
     TRAINING = "training"  # a training state: its run resumes from it, and other runs start with its weights
     WEIGHTS = "weights"  # of a warm start: runs begin with it, and none continues from it
+
+
+class CheckpointContent(models.TextChoices):
+    MODEL = "model"  # all weights
+    ADAPTER = "adapter"  # a LoRA adapter for the weights that its run started from
+
+
+def checkpoint_content_choices() -> list[tuple[str, str]]:
+    return CheckpointContent.choices
 
 
 def checkpoint_kind_choices() -> list[tuple[str, str]]:
@@ -44,6 +54,16 @@ class Checkpoint(models.Model):
         default=CheckpointKind.TRAINING,
         db_default=CheckpointKind.TRAINING,
     )
+    content = models.CharField(
+        max_length=8,
+        choices=checkpoint_content_choices,
+        default=CheckpointContent.MODEL,
+        db_default=CheckpointContent.MODEL,
+    )
+    # Of an adapter: the checkpoint that its run started from, if it was one, and the base model below all adapters,
+    # if there is one.
+    base_checkpoint = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="adapters")
+    base_model = models.ForeignKey(BaseModel, on_delete=models.PROTECT, null=True, related_name="+")
     final = models.BooleanField(default=False)
     manifest_sha256 = models.CharField(max_length=64)
     tar_sha256 = models.CharField(max_length=64, default="", blank=True)
@@ -68,8 +88,28 @@ class Checkpoint(models.Model):
         return {"id": self.run_id, "name": self.run_name}
 
     @property
+    def base(self) -> dict[str, str] | None:
+        """What an adapter is for."""
+        if self.base_checkpoint is not None:
+            one = self.base_checkpoint
+            name, sha256 = f"{one.run_name} step {one.step}", one.manifest_sha256
+            return {"kind": "checkpoint", "id": one.pk, "name": name, "sha256": sha256}
+        if self.base_model is not None:
+            return {
+                "kind": "base_model",
+                "name": self.base_model.name,
+                **base_model_identity(self.base_model),
+            }
+        return None
+
+    @property
     def alias_names(self) -> list[str]:
         return sorted(alias.name for alias in self.aliases.all())
+
+
+def base_model_identity(model: BaseModel) -> dict[str, str]:
+    """The id, and the hash of its files' names and hashes, or of its archive where that is all that is known."""
+    return {"id": model.pk, "sha256": model.manifest_sha256 or model.sha256}
 
 
 class CheckpointAlias(models.Model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -160,6 +161,7 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
         ),
         ("step", str(checkpoint.step)),
         ("kind of checkpoint", str(checkpoint.kind)),
+        *([("adapter for", _base(checkpoint.base))] if checkpoint.base is not None else []),
         ("aliases", ", ".join(aliases) or "none"),
         ("sha256 of the manifest", f"`{checkpoint.manifest_sha256}`"),
         *[
@@ -198,6 +200,10 @@ def _origin(run: Run) -> str:
         return f"base model {_escape_markdown(run.base_model.name)}"
     assert run.initial_checkpoint is not None
     return f"checkpoint `{run.initial_checkpoint.pk}`"
+
+
+def _base(base: Mapping[str, str]) -> str:
+    return f"{_escape_markdown(base['name'])} (`{base['id']}`), sha256 of its manifest `{base['sha256']}`"
 
 
 def _escape_markdown(text: str) -> str:

@@ -22,6 +22,7 @@ from control_plane.checkpoints import registry as services
 from control_plane.checkpoints import selectors
 from control_plane.checkpoints.checkpoint_files import files_of
 from control_plane.checkpoints.download_links import checkpoint_of_link, make_link
+from control_plane.checkpoints.merged_download import merged_response
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.checkpoints.serializers import AliasSerializer, CheckpointSerializer
 from control_plane.core.api.base_view import ApiView
@@ -32,7 +33,7 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
-from control_plane.core.api.schema import CHECKPOINT_KINDS, NONEMPTY
+from control_plane.core.api.schema import CHECKPOINT_CONTENTS, CHECKPOINT_KINDS, NONEMPTY
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
 
@@ -88,6 +89,7 @@ class CheckpointsView(ApiView):
             OpenApiParameter("run", str, description="only of this run: its ID or its name"),
             OpenApiParameter("state", str, enum=["LOCAL", "STORED", "DELETED"]),
             OpenApiParameter("kind", str, enum=CHECKPOINT_KINDS),
+            OpenApiParameter("content", str, enum=CHECKPOINT_CONTENTS),
             OpenApiParameter(
                 "final", bool, description="only those that ended their run, or only the others"
             ),
@@ -97,7 +99,7 @@ class CheckpointsView(ApiView):
     def get(self, request: Request) -> object:
         """List checkpoints.
 
-        Checkpoints of the project, newest first. Filter by run, kind, state and alias.
+        Checkpoints of the project, newest first. Filter by run, kind, content, state and alias.
         """
         found = selectors.checkpoints(caller_of(request))
         if run := request.query_params.get("run"):
@@ -106,6 +108,8 @@ class CheckpointsView(ApiView):
             found = found.filter(state=state)
         if kind := choice(request, "kind", CHECKPOINT_KINDS):
             found = found.filter(kind=kind)
+        if content := choice(request, "content", CHECKPOINT_CONTENTS):
+            found = found.filter(content=content)
         if final := choice(request, "final", ["true", "false"]):
             found = found.filter(final=final == "true")
         if alias := request.query_params.get("alias"):
@@ -167,6 +171,22 @@ class CheckpointDownloadView(ApiView):
         The tar file of a stored checkpoint. Range headers resume a download.
         """
         return _send(request, selectors.checkpoint_for(caller_of(request), checkpoint_id))
+
+
+class MergedModelView(ApiView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(operation_id="download_merged_checkpoint", responses=BINARY)
+    def get(self, request: Request, checkpoint_id: str) -> HttpResponseBase:
+        """Download the merged model of an adapter.
+
+        A tar of a Hugging Face directory: the base model with the adapter merged into its weights. It is
+        merged while it is sent, so a download does not resume. MANIFEST.json, its last file, has the SHA-256
+        of the others.
+        """
+        checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
+        need_stored(checkpoint)
+        return merged_response(request._request, checkpoint)
 
 
 class CheckpointFilesView(ApiView):

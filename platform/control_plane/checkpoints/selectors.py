@@ -10,12 +10,15 @@ from control_plane.core.api.errors import or_not_found
 
 
 def checkpoints(caller: Caller) -> QuerySet[Checkpoint]:
-    return Checkpoint.objects.filter(project=caller.project).prefetch_related("aliases")
+    own = Checkpoint.objects.filter(project=caller.project)
+    return own.select_related("base_model", "base_checkpoint").prefetch_related("aliases")
 
 
 def checkpoint_aliases(caller: Caller) -> QuerySet[CheckpointAlias]:
     own = CheckpointAlias.objects.filter(project=caller.project)
-    return own.select_related("checkpoint", "updated_by").prefetch_related("checkpoint__aliases")
+    return own.select_related(
+        "checkpoint__base_model", "checkpoint__base_checkpoint", "updated_by"
+    ).prefetch_related("checkpoint__aliases")
 
 
 def alias_gates(caller: Caller) -> QuerySet[AliasGate]:

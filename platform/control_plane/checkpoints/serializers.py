@@ -4,7 +4,14 @@ from rest_framework import serializers
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.schema import CHECKPOINT_KINDS
+from control_plane.core.api.schema import CHECKPOINT_CONTENTS, CHECKPOINT_KINDS, MODEL_KINDS
+
+
+class CheckpointBaseSerializer(ResponseSerializer):
+    kind = serializers.ChoiceField(choices=MODEL_KINDS)
+    id = serializers.CharField()
+    name = serializers.CharField()
+    sha256 = serializers.CharField(help_text="of its manifest")
 
 
 class CheckpointSerializer(ResponseSerializer):
@@ -17,6 +24,11 @@ class CheckpointSerializer(ResponseSerializer):
         help_text="training: its run continues from it, others begin with its weights; weights: runs only begin "
         "with it",
     )
+    content = serializers.ChoiceField(
+        choices=CHECKPOINT_CONTENTS,
+        help_text="model: all weights; adapter: a LoRA adapter for the weights of `base`",
+    )
+    base = CheckpointBaseSerializer(allow_null=True, help_text="of an adapter: what it was trained on")
     sha256 = serializers.CharField(source="manifest_sha256", help_text="of its manifest")
     tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")
     bytes = serializers.IntegerField()

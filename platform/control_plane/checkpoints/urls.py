@@ -17,6 +17,7 @@ urlpatterns = [
     path("checkpoints/resolve", registry_api.ResolveCheckpointView.as_view()),
     path("checkpoints/<str:checkpoint_id>", registry_api.CheckpointView.as_view()),
     path("checkpoints/<str:checkpoint_id>/download", registry_api.CheckpointDownloadView.as_view()),
+    path("checkpoints/<str:checkpoint_id>/merged", registry_api.MergedModelView.as_view()),
     path("checkpoints/<str:checkpoint_id>/files", registry_api.CheckpointFilesView.as_view()),
     path("checkpoints/<str:checkpoint_id>/links", registry_api.CheckpointLinkView.as_view()),
     path("checkpoint-downloads/<str:link>", registry_api.SignedDownloadView.as_view()),

@@ -26,6 +26,7 @@ from control_plane.fleet.snapshot import (
     Holder,
     HolderKind,
     NodeSnapshot,
+    Placement,
     Preemption,
     Request,
     SlotSnapshot,
@@ -79,6 +80,7 @@ class Occupant:
     node: str
     slots: tuple[str, ...]  # names, borrowed ones included
     remaining: Duration = UNKNOWN
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further nodes with ranks of its trainer
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def forecast(
     for request, wait in first.waiting.items():
         if wait.code is WaitCode.NEVER_FITS:
             starts[request] = Start(None, None, "it cannot start on the nodes that the pool has now")
+        elif wait.code is WaitCode.BUDGET:
+            starts[request] = Start(None, None, "it waits for a budget")
         elif len(replayed) - len(placed) < MAX_REQUESTS:
             replayed.add(request)
         else:
@@ -184,6 +188,7 @@ class _Active:
     ends_at: float
     started_at: float = 0.0
     attempt: int = 0
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()  # slots of further nodes
 
 
 @dataclass
@@ -219,7 +224,8 @@ class _Future:
             self.nodes[node.id] = node
         self.queue = {request.id: request for request in snapshot.queue}
         self.used, self.project_used = dict(snapshot.used), dict(snapshot.project_used)
-        self.holders = {holder.id: holder for holder in snapshot.holders}
+        # Of a run over several nodes, the part on its first one.
+        self.holders = {holder.id: holder for holder in reversed(snapshot.holders)}
         self.preempts_runs = bool(snapshot.reservations) or any(
             quota.nominal for quota in snapshot.quotas.values()
         )
@@ -229,7 +235,9 @@ class _Future:
         self.left: dict[str, float] = {}  # of runs that were preempted: seconds that they still need
         for one in self.pool.occupants:
             ends_at = self._sample(one.request.id, one.remaining)
-            self.active[one.request.id] = _Active(one.request, one.node, set(one.slots), ends_at)
+            self.active[one.request.id] = _Active(
+                one.request, one.node, set(one.slots), ends_at, others=one.others
+            )
             self._at(ends_at, "end", one.request.id)
         for holder in snapshot.holders:
             if holder.leaving:
@@ -285,7 +293,7 @@ class _Future:
             for one in self.reservations
         ]
         for placement in decided.placements:
-            self._start(placement.request, placement.node, placement.slots)
+            self._start(placement)
         for preemption in decided.preemptions:
             self._preempt(preemption)
 
@@ -297,6 +305,12 @@ class _Future:
             for one in self.active.values()
             if one.ends_at < LONGEST_SECONDS
             for slot in one.slots
+        } | {
+            (node, slot): now + timedelta(seconds=one.ends_at)
+            for one in self.active.values()
+            if one.ends_at < LONGEST_SECONDS
+            for node, slots in one.others
+            for slot in slots
         }
 
     def _aged(self, holder: Holder) -> Holder:
@@ -310,18 +324,22 @@ class _Future:
             lost_gpu_seconds=holder.lost_gpu_seconds + len(holder.slots) * (self.now - since),
         )
 
-    def _start(self, name: str, node: str, slots: tuple[str, ...]) -> None:
+    def _start(self, placement: Placement) -> None:
+        name, node, slots = placement.request, placement.node, placement.slots
         request = self.queue.pop(name)
         self.starts.setdefault(name, self.now)
         seconds = self.left.pop(name, None)
         if seconds is None:
             seconds = self._sample(name, self.pool.durations.get(name, UNKNOWN))
         attempt = self.active[name].attempt + 1 if name in self.active else 0
-        self.active[name] = _Active(request, node, set(slots), self.now + seconds, self.now, attempt)
+        self.active[name] = _Active(
+            request, node, set(slots), self.now + seconds, self.now, attempt, placement.others
+        )
         self._at(self.now + seconds, "end", name, attempt)
-        self.busy[node] |= set(slots)
-        self._count(request, len(slots))
-        self._renew(node)
+        for node_id, names in placement.parts:
+            self.busy[node_id] |= set(names)
+            self._count(request, len(names))
+            self._renew(node_id)
         if request.preemptible or self.preempts_runs:
             kind = HolderKind.PLAYGROUND if request.preemptible else HolderKind.RUN
             self.holders[name] = Holder(
@@ -376,6 +394,11 @@ class _Future:
             if identity != run and not (holder.node == active.node and slots >= set(holder.slots))
         }
         self._free(active, slots)
+        for node, names in active.others:
+            self.busy[node] -= set(names)
+            self._renew(node)
+            self._count(active.request, -len(names))
+        active.others = ()
 
     def _free(self, active: _Active, slots: set[str]) -> None:
         if active.node in self.busy:

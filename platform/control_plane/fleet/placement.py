@@ -1,15 +1,16 @@
 """Places the queue of one pool on free slots.
 
-Gang scheduling: a request is placed on one node with all its slots, or it waits. Each rank of a trainer gets a GPU of
-its own, even where slots share GPUs. The first request that waits only for slots to become free reserves the node where
-it fits soonest. Requests behind it are placed there only where they do not delay it (fleet.backfill): small requests
-may pass a big one, but cannot starve it.
+Gang scheduling: a request is placed on one node with all its slots, or it waits. Where no node is large enough, the
+ranks of its trainer may be spread over several (fleet.spreading), again all at once. Each rank of a trainer gets a GPU
+of its own, even where slots share GPUs. The first request that waits only for slots to become free reserves the node
+where it fits soonest. Requests behind it are placed there only where they do not delay it (fleet.backfill): small
+requests may pass a big one, but cannot starve it.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -29,6 +30,7 @@ from control_plane.fleet.snapshot import (
     Wait,
     WaitCode,
 )
+from control_plane.fleet.spreading import Parts, networks, spread
 from oolong.contracts.model_paths import root_of
 
 # A node in a heap: the one that is predicted to hold the request first, then the one with the most slots that are free
@@ -45,6 +47,7 @@ class _Shape:
     big_enough: dict[str, NodeSnapshot]
     by_free: list[tuple[int, str, str]]  # heap of nodes that may fit now: free slots, name, ID
     by_soonest: list[_Soonest] | None = None  # heap of nodes to reserve, when it was needed
+    networks: Sequence[tuple[NodeSnapshot, ...]] = ()  # where it is spread; empty: it is placed on one node
 
 
 @dataclass
@@ -63,6 +66,10 @@ class PlacedQueue:
     waiting: dict[str, Wait] = field(default_factory=dict)
     reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is reserved for
     backfill: Backfill = field(kw_only=True)
+
+    def networks_for(self, request: Request) -> Sequence[tuple[NodeSnapshot, ...]]:
+        """Over whose nodes the request is spread; empty when it is placed on one node."""
+        return self.shapes[shape_of(request)].networks
 
     def could_hold(self, node: NodeSnapshot, request: Request) -> bool:
         """Whether the request would fit the node if all slots of the node were free."""
@@ -131,6 +138,8 @@ def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
     if wait := pool.usage.refusal(request):
         return wait
     shape = pool.shapes[shape_of(request)]
+    if shape.networks:
+        return _place_over_nodes(request, pool, shape)
     while shape.by_free:  # best fit: keep the nodes with many free slots free
         count, _, node = shape.by_free[0]
         slots = None
@@ -157,6 +166,43 @@ def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
     blocked = pool.on_reserved.blocking(*search)
     wait = _reserve(request, pool, shape)
     return blocked or wait
+
+
+def _place_over_nodes(request: Request, pool: PlacedQueue, shape: _Shape) -> Placement | Wait:
+    """Place it on several nodes at once, or reserve the nodes that it waits for: no other request starts there."""
+    unreserved = [
+        [node for node in nodes if node.id in pool.free and node.id not in pool.reserved]
+        for nodes in shape.networks
+    ]
+    for nodes in unreserved:
+        if parts := spread({node.id: pool.free[node.id] for node in nodes}, request):
+            for node, slots in parts:
+                pool.free[node] = [slot for slot in pool.free[node] if slot not in slots]
+                _offer_rest(node, len(pool.free[node]), pool)
+            pool.usage.add(request)
+            (head, first), *others = [(node, tuple(slot.name for slot in slots)) for node, slots in parts]
+            return Placement(request.id, head, first, tuple(others))
+    for nodes in unreserved:
+        if parts := spread(_all_slots(nodes), request):
+            pool.reserved |= dict.fromkeys((node for node, _ in parts), request)
+            return Wait(WaitCode.CAPACITY, _waits_for(parts, request, pool))
+    message = f"needs {slot_count(request.slots)} on {request.max_nodes} nodes at most; "
+    if any(
+        spread(_all_slots(node for node in nodes if node.id in pool.free), request)
+        for nodes in shape.networks
+    ):
+        return Wait(WaitCode.BEHIND, message + "the nodes are reserved for runs ahead of it")
+    return Wait(WaitCode.CAPACITY, message + "too few of them accept jobs now")
+
+
+def _waits_for(parts: Parts, request: Request, pool: PlacedQueue) -> str:
+    free = sum(len(matching_slots(pool.free[node], request)) for node, _ in parts)
+    names = " and ".join(sorted(pool.nodes[node].name for node, _ in parts))
+    return f"needs {slot_count(request.slots)} on {len(parts)} nodes; {free} are free on {names}"
+
+
+def _all_slots(nodes: Iterable[NodeSnapshot]) -> dict[str, tuple[SlotSnapshot, ...]]:
+    return {node.id: (*node.free, *node.held) for node in nodes}
 
 
 def _offer_rest(node: str, left: int, pool: PlacedQueue) -> None:
@@ -200,6 +246,8 @@ def _cannot_start(
         return Wait(WaitCode.NEVER_FITS, message)
     if reason := shapes[shape_of(request)].never_fits:
         return Wait(WaitCode.NEVER_FITS, reason)
+    if why := snapshot.exhausted.get(request.team) or snapshot.exhausted.get(request.project):
+        return Wait(WaitCode.BUDGET, why)
     if request.not_before is not None and request.not_before > snapshot.now:
         message = f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
         return Wait(WaitCode.DELAYED, message)
@@ -210,7 +258,7 @@ def shape_of(request: Request) -> tuple[Any, ...]:
     """Requests with the same shape fit the same slots."""
     return (
         request.slots, request.trainer_ranks, request.device, request.slot_memory_bytes, request.model_path,
-        request.isolated, request.exclude_nodes, request.avoid_nodes, request.gpu_model,
+        request.isolated, request.exclude_nodes, request.avoid_nodes, request.gpu_model, request.max_nodes,
     )  # fmt: skip
 
 
@@ -229,21 +277,32 @@ def _build_shape(request: Request, snapshot: Snapshot, counts: dict[Any, dict[st
         if totals[node.id] >= request.slots
         and (request.trainer_ranks == 1 or allocate((*node.free, *node.held), request) is not None)
     }
+    over = _networks_for(request, eligible) if request.max_nodes > 1 and not big_enough else []
     if request.avoid_nodes:
         others = {name: node for name, node in big_enough.items() if name not in request.avoid_nodes}
         if any(node.accepts for node in others.values()):
             big_enough = others
     accepting = [node for node in big_enough.values() if node.accepts]
     shape = _Shape(
-        never_fits=_never_fits_reason(request, eligible, totals, big_enough, snapshot),
+        never_fits="" if over else _never_fits_reason(request, eligible, totals, big_enough, snapshot),
         totals=totals,
         big_enough=big_enough,
+        networks=over,
         by_free=[
             (len(node.free), node.name, node.id) for node in accepting if len(node.free) >= request.slots
         ],
     )
     heapq.heapify(shape.by_free)
     return shape
+
+
+def _networks_for(request: Request, eligible: Sequence[NodeSnapshot]) -> list[tuple[NodeSnapshot, ...]]:
+    """The networks over whose nodes the request fits; without the nodes on which it has failed, where they suffice."""
+    for nodes in ([node for node in eligible if node.id not in request.avoid_nodes], eligible):
+        found = [network for network in networks(nodes) if spread(_all_slots(network), request)]
+        if any(spread(_all_slots(node for node in network if node.accepts), request) for network in found):
+            return found
+    return found
 
 
 def _never_fits_reason(
@@ -270,6 +329,12 @@ def _never_fits_reason(
         return (
             f"needs {slot_count(request.slots)} on one node that offers {request.model_path}; the largest such node "
             f"has {largest}"
+        )
+    if largest < request.slots and request.max_nodes > 1:
+        return (
+            f"needs {slot_count(request.slots)}: its engines and a rank of the trainer on one node, the other ranks on "
+            f"{request.max_nodes - 1} more at most (placement.nodes), all with peer addresses in one network; the "
+            f"largest node has {largest}"
         )
     if largest < request.slots:
         return f"needs {slot_count(request.slots)} on one node; the largest node has {largest}"

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from control_plane.fleet.placement import PlacedQueue, shape_of
 from control_plane.fleet.slot_choice import allocate, fewest
@@ -30,6 +31,7 @@ from control_plane.fleet.snapshot import (
     Snapshot,
     WaitCode,
 )
+from control_plane.fleet.spreading import spread
 
 _WAITS_FOR_SLOTS = (
     WaitCode.QUOTA, WaitCode.PROJECT_QUOTA, WaitCode.CAPACITY, WaitCode.BEHIND, WaitCode.RESERVED, WaitCode.MAINTENANCE,
@@ -60,6 +62,10 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
     hopeless = set()  # what fits no node, whoever is preempted for it
     for request in _preemptors(placed):
         excess = _excess(request, placed, snapshot)
+        if over := placed.networks_for(request):
+            if victims := _victims_over_nodes(request, placed, snapshot, over, excess=excess):
+                return _preemptions(victims, request)
+            continue
         entitled = placed.usage.within_nominal(request)
         own_share = placed.usage.within_project_nominal(request)
         same = (
@@ -88,12 +94,61 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
             if chosen is not None:
                 choices.append(chosen)
         if choices:
-            return tuple(
-                Preemption(holder.id, holder.kind, request.id, holder.lost_gpu_seconds)
-                for holder in min(choices, key=_cost)
-            )
+            return _preemptions(min(choices, key=_cost), request)
         hopeless.add(same)
     return ()
+
+
+def _preemptions(victims: Sequence[Holder], request: Request) -> tuple[Preemption, ...]:
+    return tuple(
+        Preemption(holder.id, holder.kind, request.id, holder.lost_gpu_seconds) for holder in victims
+    )
+
+
+def _victims_over_nodes(
+    request: Request,
+    placed: PlacedQueue,
+    snapshot: Snapshot,
+    over: Sequence[tuple[NodeSnapshot, ...]],
+    *,
+    excess: _Excess,
+) -> list[Holder]:
+    """For a request that is spread over the nodes of a network: the fewest engines on idle slots, playgrounds and
+    reward tests to preempt. It preempts no runs, and nothing for its quotas."""
+    if excess.any:
+        return []
+    for network in over:
+        nodes = {
+            node.id: node
+            for node in network
+            if node.accepts and placed.reserved.get(node.id, request) is request
+        }
+        holders = [one for one in snapshot.holders if one.node in nodes]
+        leaving = [one for one in holders if one.leaving]
+        staying = sorted(
+            (one for one in holders if not one.leaving and one.kind != HolderKind.RUN),
+            key=lambda one: (one.kind, one.lost_gpu_seconds, -len(one.slots), one.id, one.node),
+        )
+
+        chosen = fewest(staying, partial(_fits_over, request, placed, nodes, leaving))
+        if chosen is not None:
+            return chosen
+    return []
+
+
+def _fits_over(
+    request: Request,
+    placed: PlacedQueue,
+    nodes: Mapping[str, NodeSnapshot],
+    leaving: Sequence[Holder],
+    chosen: Sequence[Holder],
+) -> bool:
+    coming = {(one.node, name) for one in (*leaving, *chosen) for name in one.slots}
+    slots = {
+        name: [*placed.free[name], *(slot for slot in node.held if (name, slot.name) in coming)]
+        for name, node in nodes.items()
+    }
+    return spread(slots, request) is not None
 
 
 def _cost(victims: Sequence[Holder]) -> tuple[bool, float, int, int]:

@@ -55,6 +55,7 @@ class Request:
     saves_checkpoints: bool = False  # it has a trainer: it can leave its slots and continue later
     predicted_seconds: float | None = None  # p90 of the time that it takes; None: unknown
     promised_start: datetime | None = None  # earliest start that an earlier plan has reserved slots for
+    max_nodes: int = 1  # over which its ranks may be spread if no node is large enough
 
 
 class HolderKind(IntEnum):
@@ -67,7 +68,7 @@ class HolderKind(IntEnum):
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder of slots that may be preempted."""
+    """A holder of slots that may be preempted. A run over several nodes is one holder per node, with the same ID."""
 
     id: str
     team: str
@@ -158,6 +159,8 @@ class Snapshot:
     project_quotas: Mapping[str, ProjectQuota] = field(default_factory=dict)  # by project
     # (node, name of a held slot) → when it becomes free (p50); what is unknown is left out
     free_at: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    # Team or project whose budget is used up → a sentence about it
+    exhausted: Mapping[str, str] = field(default_factory=dict)
     reservations: Sequence[
         Reservation
     ] = ()  # that have not ended; with them, `holders` are all holders of slots
@@ -180,6 +183,7 @@ class WaitCode(StrEnum):
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
     RESERVED = "reserved"  # slots are free, but reserved for a team for a time
     MAINTENANCE = "maintenance"  # slots are free, but their node is maintained soon
+    BUDGET = "budget"  # of the team or the project: it is used up
     DELAYED = "delayed"  # a retry that waits for its time
 
 
@@ -194,6 +198,12 @@ class Placement:
     request: str
     node: str
     slots: tuple[str, ...]
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further nodes with slots for ranks of the trainer
+
+    @property
+    def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """All nodes with their slots, the one with the controller first."""
+        return ((self.node, self.slots), *self.others)
 
 
 @dataclass(frozen=True)

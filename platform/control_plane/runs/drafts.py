@@ -15,7 +15,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.runs.submission import (
-    lock_initial_checkpoint,
+    lock_inputs,
     record_audit,
     require_valid,
     run_columns,
@@ -62,7 +62,7 @@ def submit_draft(caller: Caller, run_id: str, *, now: datetime) -> Run:
         run = _lock_draft(run_id)
         resolved = resolve_spec(caller, run.spec)
         require_valid(resolved.errors)
-        lock_initial_checkpoint(resolved)
+        lock_inputs(resolved)
         # The position in the queue counts from the submission, not from the draft.
         transition_run(
             run, RunStatus.QUEUED, now=now, message=f"submitted by {caller.user.username}", created_at=now,

@@ -14,8 +14,8 @@ UPLOAD_TIMEOUT = timedelta(minutes=60)  # and for the upload of its last checkpo
 
 
 def is_drained(attempt: Attempt, jobs: list[Job], *, since: datetime, now: datetime) -> bool:
-    """All jobs have exited, and their telemetry and last checkpoint are stored or timed out. Nothing waits for remote
-    engines on nodes that do not respond."""
+    """All jobs have exited, and their telemetry and last checkpoint are stored or timed out. Nothing waits for jobs
+    on other nodes than the attempt's that do not respond."""
     jobs = [job for job in jobs if not on_silent_node(job)]
     if any(job.state != JobState.EXITED for job in jobs):
         return False
@@ -56,8 +56,8 @@ def incomplete_jobs(jobs: list[Job]) -> list[str]:
 
 
 def on_silent_node(job: Job) -> bool:
-    """Whether it is a remote engine whose node does not respond."""
-    return job.is_remote and job.placed_on.liveness != Liveness.READY
+    """Whether it is on another node than the attempt's, and that node does not respond."""
+    return job.node_id is not None and job.placed_on.liveness != Liveness.READY
 
 
 def unshipped_bytes(job: Job) -> dict[str, int]:

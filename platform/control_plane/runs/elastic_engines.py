@@ -110,7 +110,7 @@ def release_excess_engines(pool: str, *, now: datetime) -> None:
 def _runs_wanting_engines(pool: str) -> list[Run]:
     running = Run.objects.filter(
         status=RunStatus.RUNNING, live__engines__gte=1, spec__placement__pool=pool
-    ).select_related("project__team", "base_model")
+    ).select_related("project__team", "base_model", "initial_checkpoint__base_model")
     return sort_runs(running)
 
 

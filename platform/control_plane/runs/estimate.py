@@ -29,9 +29,7 @@ def estimate(caller: Caller, resolved: Resolved, *, now: datetime) -> Estimate:
     """Estimate a spec without errors. Writes nothing."""
     spec = resolved.spec
     assert spec is not None
-    placement = waiting.preview(
-        caller, spec, model_path=resolved.base_model.path if resolved.base_model else "", now=now
-    )
+    placement = waiting.preview(caller, spec, model_path=resolved.model_path, now=now)
     groups = spec.trainer.total_train_steps * spec.trainer.groups_per_step if spec.kind == "rl" else None
     most = groups * spec.rollout.group_size * spec.rollout.max_new_tokens if groups is not None else None
     return Estimate(

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.db.models import Q
+
 from control_plane.fleet.models import Liveness, Node
 from control_plane.runs.attempt_status import WORKING
 from control_plane.runs.events import set_condition
 from control_plane.runs.locking import for_each_locked
-from control_plane.runs.models import Attempt, Run
+from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.reconciler import reconcile_run
 from control_plane.runs.selectors import may_stay_until_deadline
 from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS
 from control_plane.runs.termination import fail_attempt, request_preemption, request_stop, shorten_grace
-from oolong.contracts.lifecycle import AttemptStatus, EndReason, RunStatus
+from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, RunStatus
 
 NODE_DRAINING = "NODE_DRAINING"  # a condition: the run may stay on its node until the deadline of the drain
 
 
 def evacuate_node(node: Node, *, now: datetime) -> None:
     """Fence the attempts on a revoked node and queue their runs for other nodes. Locked runs wait for the next tick."""
-    live = Attempt.objects.filter(node=node).exclude(status=AttemptStatus.ENDED).order_by("run_id")
+    trained_there = Job.objects.filter(node=node, kind=JobKind.TRAINER).values("attempt")
+    found = Attempt.objects.filter(Q(node=node) | Q(pk__in=trained_there))
+    live = found.exclude(status=AttemptStatus.ENDED).order_by("run_id")
 
     def leave(run: Run) -> None:
         reconcile_run(run, now=now)  # ends the attempt
@@ -34,9 +38,8 @@ def evacuate_node(node: Node, *, now: datetime) -> None:
     for_each_locked(list(live.values_list("run_id", flat=True)), leave)
 
 
-def leave_draining_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
+def leave_draining_node(run: Run, attempt: Attempt, node: Node, *, now: datetime) -> None:
     """Before the deadline: runs with a trainer leave at once, which leaves them time to save and upload."""
-    node = attempt.node
     if not may_stay_until_deadline(attempt):
         leave_node(run, attempt, f"{node.name} is drained", now=now)
         return
@@ -58,12 +61,12 @@ def leave_node(run: Run, attempt: Attempt, why: str, *, now: datetime) -> None:
         request_preemption(run, attempt, why, now=now)
 
 
-def end_at_deadline(run: Run, attempt: Attempt, *, now: datetime) -> None:
+def end_at_deadline(run: Run, attempt: Attempt, node: Node, *, now: datetime) -> None:
     """Stop the jobs that are left, whatever they still had to save. A run continues from its last stored checkpoint."""
-    why = f"the deadline to drain {attempt.node.name} has passed"
+    why = f"the deadline to drain {node.name} has passed"
     if run.status in WORKING and run.kind in DEDICATED_ENDPOINTS:
         request_stop(run, EndReason.PREEMPTED, why, now=now)
-    elif run.status in WORKING and (attempt.node.liveness != Liveness.READY or not attempt.reason):
+    elif run.status in WORKING and (node.liveness != Liveness.READY or not attempt.reason):
         fail_attempt(run, attempt, EndReason.PREEMPTED, why, now=now)
     shorten_grace(run, why, now=now)
 

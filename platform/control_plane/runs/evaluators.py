@@ -38,7 +38,7 @@ def evaluator_requests(pool: str) -> list[LoanRequest]:
     due = (
         _attempts_wanting_evaluator()
         .filter(node__pool=pool)
-        .select_related("run__project", "run__base_model")
+        .select_related("run__project", "run__base_model", "run__initial_checkpoint__base_model")
     )
     of_run = {attempt.run_id: attempt for attempt in due}
     return [

@@ -14,12 +14,12 @@ from control_plane.fleet.models import Lease, Pool
 from control_plane.fleet.snapshot import Snapshot
 from control_plane.runs.durations import Prediction, Predictor, progress_of
 from control_plane.runs.eta import REPLAY, Eta, forecasts_of
-from control_plane.runs.models import Run, RunForecast
+from control_plane.runs.models import Attempt, Run, RunForecast
 from control_plane.runs.pace import add_sample
 from control_plane.runs.scheduling import snapshot_of
 from control_plane.runs.selectors import RELATED, queue
 from control_plane.runs.slot_requests import request_of
-from oolong.contracts.lifecycle import ENDED, RunStatus
+from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
 
 _FIELDS = (
     "made_at", "measure", "samples", "duration_p90", "start_p50_at", "start_p90_at", "start_message", "end_p50_at",
@@ -69,20 +69,23 @@ def forecast_pool(
 def occupants(pool: str, predictor: Predictor) -> list[Occupant]:
     """The runs that hold slots of the pool, with the time that they still need."""
     leases = Lease.objects.filter(released_at=None, slot__node__pool=pool)
-    slots: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    slots: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run, node, name in leases.order_by("slot__name").values_list("run", "slot__node", "slot__name"):
-        slots[run, node].append(name)
-    runs = {
-        run.pk: run for run in Run.objects.filter(pk__in={run for run, _ in slots}).select_related(*RELATED)
-    }
+        slots[run][node].append(name)
+    homes = dict(
+        Attempt.objects.exclude(status=AttemptStatus.ENDED).filter(run__in=slots).values_list("run", "node")
+    )
+    runs = {run.pk: run for run in Run.objects.filter(pk__in=slots).select_related(*RELATED)}
     rows = forecasts_of(runs.values())
-    return [
-        Occupant(
-            request_of(runs[run]), node, tuple(names), predictor.of_active(runs[run], rows.get(run)).duration
-        )
-        for (run, node), names in slots.items()
-        if run in runs
-    ]
+    found = []
+    for run, of_nodes in slots.items():
+        if run in runs:
+            home = homes.get(run) if homes.get(run) in of_nodes else next(iter(of_nodes))
+            (node, names), *others = sorted(of_nodes.items(), key=lambda one: (one[0] != home, one[0]))
+            duration = predictor.of_active(runs[run], rows.get(run)).duration
+            parts = tuple((other, tuple(slots_there)) for other, slots_there in others)
+            found.append(Occupant(request_of(runs[run]), node, tuple(names), duration, parts))
+    return found
 
 
 def _active_runs() -> list[Run]:

@@ -17,14 +17,15 @@ from control_plane.runs.attempt_status import WORKING
 from control_plane.runs.evacuation import NODE_DRAINING, end_at_deadline, leave_draining_node, leave_node
 from control_plane.runs.events import set_condition
 from control_plane.runs.locking import for_each_locked
-from control_plane.runs.models import Attempt, Run
+from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.node_failures import quarantine_failing_nodes
 from control_plane.runs.remote_engines import review_remote_engines
 from control_plane.runs.scheduling import can_reschedule
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.termination import fail_attempt, fail_attempt_of_lost_node
+from control_plane.runs.trainer_gang import node_to_leave
 from control_plane.webhooks import outbox
-from oolong.contracts.lifecycle import AttemptStatus, EndReason
+from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind
 
 UNRESPONSIVE = "UNRESPONSIVE"  # a condition: the run's node does not respond
 
@@ -42,7 +43,11 @@ def reap_leases(*, now: datetime) -> None:
         node__liveness=Liveness.READY, node__intent__in=[SchedulingState.ACTIVE, SchedulingState.CORDONED],
     )  # fmt: skip
     live = Attempt.objects.exclude(status=AttemptStatus.ENDED)
-    affected = live.exclude(healthy).values_list("run_id", flat=True)
+    healthy_node = Q(
+        node__liveness=Liveness.READY, node__intent__in=[SchedulingState.ACTIVE, SchedulingState.CORDONED]
+    )
+    followers = Job.objects.filter(kind=JobKind.TRAINER, node__isnull=False).exclude(healthy_node)
+    affected = live.filter(~healthy | Q(pk__in=followers.values("attempt"))).values_list("run_id", flat=True)
     conditioned = Run.objects.filter(
         Q(conditions__contains=[UNRESPONSIVE]) | Q(conditions__contains=[NODE_DRAINING]), status__in=WORKING
     )
@@ -55,13 +60,13 @@ def _check_run(run: Run, *, now: datetime) -> None:
     attempt = live_attempt(run)
     if attempt is None:
         return
-    node = attempt.node
+    node = node_to_leave(attempt, now=now)
     draining = node.intent == SchedulingState.DRAINING
     past_deadline = draining and node.drain_deadline is not None and now >= node.drain_deadline
     if node.liveness == Liveness.LOST and run.status in WORKING:
-        fail_attempt_of_lost_node(run, attempt, now=now)
+        fail_attempt_of_lost_node(run, attempt, node, now=now)
     elif past_deadline:
-        end_at_deadline(run, attempt, now=now)
+        end_at_deadline(run, attempt, node, now=now)
     elif run.status not in WORKING:
         return
     elif not team_may_use(node.pool_id, run.project.team_id):
@@ -69,7 +74,7 @@ def _check_run(run: Run, *, now: datetime) -> None:
     elif node.liveness == Liveness.READY:
         set_condition(run, UNRESPONSIVE, False, now=now, message=f"{node.name} responds again")
         if draining:
-            leave_draining_node(run, attempt, now=now)
+            leave_draining_node(run, attempt, node, now=now)
         else:
             set_condition(run, NODE_DRAINING, False, now=now, message=f"{node.name} is no longer drained")
     elif can_reschedule(run, node, now=now):

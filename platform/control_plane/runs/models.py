@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Value
 
-from control_plane.accounts.models import Project, User
+from control_plane.accounts.models import Project, Team, User
 from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersion
-from control_plane.checkpoints.models import Checkpoint
+from control_plane.checkpoints.models import Checkpoint, CheckpointContent
 from control_plane.core.infra import ids
-from control_plane.fleet.models import Node
-from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, RunStatus
+from control_plane.fleet.models import Node, Pool
+from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, JobKind, RunStatus
 from oolong.contracts.run_spec import PlacementSection
 
 PENDING = "pending"  # a job that its node has not reported yet; the other states are lifecycle.JobState
@@ -86,6 +88,26 @@ class Run(models.Model):
         ]
 
     @property
+    def model_path(self) -> str:
+        """The directory of the base model on nodes; "" for one in the store."""
+        model = self.base_model
+        if model is None and self.initial_checkpoint is not None:
+            model = self.initial_checkpoint.base_model
+        return model.path if model is not None else ""
+
+    @property
+    def checkpoint_content(self) -> dict[str, Any]:
+        """What its checkpoints hold: fields of Checkpoint."""
+        if self.spec.get("model", {}).get("lora") is None:
+            return {"content": CheckpointContent.MODEL}
+        start = self.initial_checkpoint
+        return {
+            "content": CheckpointContent.ADAPTER,
+            "base_checkpoint": start,
+            "base_model": self.base_model if start is None else start.base_model,
+        }
+
+    @property
     def placement(self) -> PlacementSection:
         return PlacementSection.model_validate(self.spec.get("placement", {}))
 
@@ -118,7 +140,7 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One placement of a run on a node. Engines that joined later may be on other nodes."""
+    """One placement of a run on a node. Engines that joined later, and ranks of the trainer, may be on other nodes."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.attempt_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -128,7 +150,8 @@ class Attempt(models.Model):
     status = models.CharField(max_length=10, default=AttemptStatus.SCHEDULED)
     token = models.CharField(max_length=80)  # authenticates calls to its controller and reward service
     ports = models.JSONField()
-    # Where jobs on other nodes reach its controller, with TLS; "": all its jobs are on its node.
+    # Where jobs on other nodes reach its controller, with TLS, and ranks of its trainer meet; "": all its jobs are on
+    # its node.
     peer_address = models.CharField(max_length=45, default="", db_default="", blank=True)
     certificate = models.TextField(default="", db_default="", blank=True)
     private_key = models.TextField(default="", db_default="", blank=True)  # until the attempt ends
@@ -162,11 +185,16 @@ class Attempt(models.Model):
             ),
         ]
 
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether ranks of its trainer are on other nodes than its own."""
+        return "rendezvous" in self.ports
+
 
 class Job(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.job_id, editable=False)
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="jobs")
-    # Of a remote engine: its node. None: the attempt's node.
+    # Of a remote engine, and of a trainer's ranks on another node: its node. None: the attempt's node.
     node = models.ForeignKey(Node, on_delete=models.PROTECT, null=True, related_name="remote_jobs")
     name = models.CharField(max_length=40)
     kind = models.CharField(max_length=16)
@@ -206,7 +234,12 @@ class Job(models.Model):
     @property
     def is_remote(self) -> bool:
         """Whether it is an engine on another node than the trainer's. The attempt continues without it."""
-        return self.node_id is not None
+        return self.node_id is not None and self.kind == JobKind.ROLLOUT
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it has ranks of a trainer on another node than rank 0. The attempt ends with it."""
+        return self.node_id is not None and self.kind == JobKind.TRAINER
 
     @property
     def placed_on(self) -> Node:
@@ -225,6 +258,27 @@ class RunEvent(models.Model):
     kind = models.CharField(max_length=60)
     message = models.TextField(default="", blank=True)
     data = models.JSONField(default=dict)
+
+
+class Budget(models.Model):
+    """What a team, or one of its projects, may use in a pool in a calendar month (UTC). Null: without that limit."""
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="budgets")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="budgets")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, related_name="budgets")
+    gpu_hours = models.DecimalField(max_digits=12, decimal_places=2, null=True)  # of GPU slots
+    cost = models.DecimalField(max_digits=12, decimal_places=2, null=True)
+    # As of the last check (runs.budgets): the state in the month that begins at this date.
+    state = models.CharField(max_length=12, default="within")
+    month = models.DateField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "team"], condition=models.Q(project=None), name="one_budget_per_team_and_pool"
+            ),
+            models.UniqueConstraint(fields=["pool", "project"], name="one_budget_per_project_and_pool"),
+        ]
 
 
 class RunForecast(models.Model):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet import quarantine
@@ -18,6 +18,7 @@ from control_plane.fleet.models import Liveness, Node, SchedulingState
 from control_plane.fleet.quarantine import NODE_CAUSES, WINDOW, Failure
 from control_plane.fleet.snapshot import Request
 from control_plane.runs.models import Attempt
+from control_plane.runs.trainer_gang import RENDEZVOUS
 from control_plane.webhooks import outbox
 
 AVOIDED_FOR = timedelta(hours=24)  # after the failure
@@ -27,7 +28,7 @@ def avoid_failed_nodes(requests: Iterable[Request], *, now: datetime) -> list[Re
     """The requests of runs, with the nodes on which their attempts failed."""
     requests = list(requests)
     failed: defaultdict[str, set[str]] = defaultdict(set)
-    attempts = Attempt.objects.filter(
+    attempts = _on_one_node().filter(
         run__in=[one.id for one in requests], reason__in=NODE_CAUSES, ending_at__gt=now - AVOIDED_FOR
     )
     for run, node in attempts.values_list("run_id", "node_id"):
@@ -37,10 +38,15 @@ def avoid_failed_nodes(requests: Iterable[Request], *, now: datetime) -> list[Re
     ]
 
 
+def _on_one_node() -> QuerySet[Attempt]:
+    """Attempts whose trainer is on one node. Of several, it is not known which one has failed."""
+    return Attempt.objects.exclude(ports__has_key=RENDEZVOUS)
+
+
 def quarantine_failing_nodes(*, now: datetime) -> None:
     """Quarantine the nodes on which attempts of several runs failed, and notify the projects of their pools."""
     failures: defaultdict[str, list[Failure]] = defaultdict(list)
-    recent = Attempt.objects.filter(
+    recent = _on_one_node().filter(
         Q(node__quarantine_released_at=None) | Q(ending_at__gt=F("node__quarantine_released_at")),
         reason__in=NODE_CAUSES, ending_at__gt=now - WINDOW, node__quarantined_at=None, node__pool__isnull=False,
     )  # fmt: skip

@@ -19,13 +19,15 @@ from control_plane.runs.models import PENDING, Attempt, Job, Run, jobs_on
 from control_plane.runs.reconciler import reconcile_run
 from control_plane.runs.remote_engines import record_exit
 from oolong.contracts.agent import ObservedJob
-from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
+from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, JobState
 
 MISSING_GRACE = timedelta(seconds=5)  # a job is gone when reports lack it for this long
 START_TIMEOUT = timedelta(seconds=30)  # a stopped job that no report mentions for this long never started
 
 # Exited evaluators and remote engines of active attempts, which their node forgets once their telemetry is stored.
-_MAY_BE_FORGOTTEN = Q(state=JobState.EXITED) & (Q(evaluates__gt="") | Q(node__isnull=False))
+_MAY_BE_FORGOTTEN = Q(state=JobState.EXITED) & (
+    Q(evaluates__gt="") | Q(node__isnull=False, kind=JobKind.ROLLOUT)
+)
 
 
 def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
@@ -74,7 +76,7 @@ def _has_changed(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
         return True
     if (
         report.input_bytes
-        and not job.is_remote
+        and job.node_id is None
         and report.fetched_bytes != job.attempt.boot.get("fetched_bytes")
     ):
         return True
@@ -123,7 +125,7 @@ def _apply_job_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
     if job.state == JobState.EXITED:
         _record_offsets(job, report)
         return
-    if not job.is_remote:
+    if job.node_id is None:
         _record_fetched_bytes(job.attempt, report)
     before = (job.state, job.incarnation)
     fields: dict[str, Any] = {

@@ -31,6 +31,7 @@ from control_plane.runs.termination import (
     stop_jobs,
     termination_fields,
 )
+from control_plane.runs.trainer_gang import lost_node, node_behind_crash
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import (
     ENDED,
@@ -121,6 +122,9 @@ def _reconcile_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: date
         fail_attempt(run, attempt, EndReason.PREEMPTED, attempt.message, now=now)
     elif isinstance(status, Failed) and OUTCOMES[status.cause].status is RunStatus.PAUSED:
         request_pause(run, status.cause, status.message, now=now)
+    elif isinstance(status, Failed) and (silent := node_behind_crash(attempt, status, jobs, now=now)):
+        if silent.liveness != Liveness.READY:
+            fail_attempt_of_lost_node(run, attempt, silent, now=now)
     elif isinstance(status, Failed):
         fail_attempt(run, attempt, status.cause, status.message, now=now)
     elif isinstance(status, Done):
@@ -133,8 +137,8 @@ def _reconcile_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: date
             message="the work is done; waiting for the last telemetry and checkpoint",
         )
         stop_jobs(attempt, now=now)
-    elif attempt.node.liveness == Liveness.LOST:
-        fail_attempt_of_lost_node(run, attempt, now=now)
+    elif (lost := lost_node(attempt)) is not None:
+        fail_attempt_of_lost_node(run, attempt, lost, now=now)
     elif _wall_time_exceeded(run, now=now):
         request_stop(
             run, EndReason.WALL_TIME_EXCEEDED,
@@ -158,7 +162,7 @@ def _reconcile_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: dat
         )  # fmt: skip
         stop_jobs(attempt, now=now)
         return
-    trainer = next((job for job in jobs if job.kind == JobKind.TRAINER), None)
+    trainer = next((job for job in jobs if job.kind == JobKind.TRAINER and not job.is_follower), None)
     if trainer is not None and trainer.state == JobState.EXITED:
         # A trainer that exits with an error (torchrun exits with 1 after a signal) may not have notified its
         # controller, so the other jobs would not stop by themselves.
@@ -183,7 +187,7 @@ def _reconcile_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: dat
 
 def _reconcile_finalizing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     if attempt.node.liveness == Liveness.LOST and not run.reason and not results_are_stored(attempt, jobs):
-        fail_attempt_of_lost_node(run, attempt, now=now)
+        fail_attempt_of_lost_node(run, attempt, attempt.node, now=now)
         return
     unreachable = attempt.node.liveness != Liveness.READY
     if is_drained(attempt, jobs, since=draining_since(jobs, run), now=now) or (unreachable and run.reason):
@@ -253,7 +257,7 @@ def _requeue(run: Run, *, now: datetime) -> None:
 
 
 def _is_steady(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:
-    if attempt is None or run.status not in WORKING or attempt.node.liveness == Liveness.LOST:
+    if attempt is None or run.status not in WORKING or lost_node(attempt) is not None:
         return False
     status = derive(run.kind, [_job_snapshot(job) for job in attempt.jobs.all()])
     ready = isinstance(status, Working) and not (status.all_running and run.status == RunStatus.STARTING)

@@ -20,7 +20,7 @@ from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.termination import stop_engine
-from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
+from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, JobState
 from oolong.contracts.run_spec import RunSpec
 
 # How long an attempt does not use a node on which an engine of it failed: doubled by each failure.
@@ -41,7 +41,7 @@ def nodes_for_engines(
 ) -> tuple[str, ...]:
     """The attempt's node, then the nodes of its pool that reach it and where its engines can run, by name."""
     home = next((node for node in nodes if node.id == attempt.node_id), None)
-    if home is None or not home.peer_network or not attempt.peer_address:
+    if home is None or not home.peer_network or not attempt.certificate:
         return (attempt.node_id,)
     failures = _failures(attempt)
     others = (
@@ -63,7 +63,7 @@ def is_avoided(failures: Sequence[datetime], *, now: datetime) -> bool:
 def _failures(attempt: Attempt) -> dict[str, list[datetime]]:
     """Node → when engines of the attempt failed there."""
     found: dict[str, list[datetime]] = {}
-    for job in attempt.jobs.filter(state=JobState.EXITED).exclude(node=None):
+    for job in attempt.jobs.filter(kind=JobKind.ROLLOUT, state=JobState.EXITED).exclude(node=None):
         if _has_failed(job) and job.node_id is not None and job.ended_at is not None:
             found.setdefault(job.node_id, []).append(job.ended_at)
     return found
@@ -83,7 +83,7 @@ def record_exit(job: Job, *, now: datetime) -> None:
 
 def review_remote_engines(*, now: datetime) -> None:
     """Remote engines stop on nodes that are drained, and are given up on nodes that are lost or revoked."""
-    active = Job.objects.exclude(node=None).exclude(state=JobState.EXITED)
+    active = Job.objects.filter(kind=JobKind.ROLLOUT).exclude(node=None).exclude(state=JobState.EXITED)
     away = active.exclude(attempt__status=AttemptStatus.ENDED).exclude(
         node__liveness=Liveness.READY, node__intent__in=[SchedulingState.ACTIVE, SchedulingState.CORDONED]
     )
@@ -96,7 +96,8 @@ def _review(run: Run, *, now: datetime) -> None:
     attempt = live_attempt(run)
     if attempt is None:
         return
-    jobs = attempt.jobs.exclude(node=None).exclude(state=JobState.EXITED).select_related("node")
+    engines = attempt.jobs.filter(kind=JobKind.ROLLOUT).exclude(node=None)
+    jobs = engines.exclude(state=JobState.EXITED).select_related("node")
     silent = []
     for job in jobs.order_by("pk"):
         node = job.placed_on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -16,8 +16,9 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node, Pool, Reservation
 from control_plane.fleet.scheduler import plan
-from control_plane.fleet.snapshot import Plan, Request, Snapshot
+from control_plane.fleet.snapshot import Placement, Plan, Request, Snapshot
 from control_plane.runs.attempt_certificate import create_certificate
+from control_plane.runs.budgets import exhausted
 from control_plane.runs.elastic_engines import (
     any_run_wants_engines,
     engine_requests,
@@ -42,6 +43,7 @@ from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
 from control_plane.runs.slot_holders import preempt, slot_holders
 from control_plane.runs.slot_requests import request_of
 from control_plane.runs.termination import termination_fields
+from control_plane.runs.trainer_gang import RENDEZVOUS
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 from oolong.logs import about
@@ -76,7 +78,7 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
     for placement in decisions.placements:
         with _skip_if_leased(placement.request), about(run=placement.request), transaction.atomic():
             with span("start run", oolong__run=placement.request, oolong__node=placement.node):
-                placed += _start_attempt(placement.request, placement.node, placement.slots, now=now)
+                placed += _start_attempt(placement, now=now)
     for run_id, position in decisions.positions.items():
         run, reason = queued[run_id], decisions.waiting[run_id].message[:400]
         if run.pending_reason != reason or run.queue_position != position:
@@ -131,6 +133,7 @@ def snapshot_of(
         reservations=reservations,
         project_used=fleet_selectors.used_slots_by_project(pool),
         project_quotas=fleet_selectors.project_quotas(pool),
+        exhausted=exhausted(pool, now=now),
         free_at=predictions.free_at(fleet_selectors.leased_slots(pool)),
     )
 
@@ -164,8 +167,30 @@ class _Predictions:
 def can_reschedule(run: Run, node: Node, *, now: datetime) -> bool:
     """Whether the run would start at once on another node of its pool if it were queued now."""
     ahead = [other for other in queue() if other.pool == run.pool]
-    decisions = plan(snapshot_of(run.pool, ahead, request_of(run), now=now, without=node))
+    snapshot = snapshot_of(run.pool, ahead, request_of(run), now=now, without=node)
+    if run.placement.nodes > 1:
+        snapshot = _without_slots_of(run, snapshot)
+    decisions = plan(snapshot)
     return any(placement.request == run.pk for placement in decisions.placements)
+
+
+def _without_slots_of(run: Run, snapshot: Snapshot) -> Snapshot:
+    """The pool once the run has left the nodes that are left to it, which it needs for its next attempt too."""
+    leased = fleet_selectors.leased_slots(run.pool)
+    own = {slot for slot, holder in leased.items() if holder == run.pk}
+    nodes = []
+    for node in snapshot.nodes:
+        freed = tuple(slot for slot in node.held if (node.id, slot.name) in own)
+        held = tuple(slot for slot in node.held if slot not in freed)
+        nodes.append(replace(node, free=(*node.free, *freed), held=held))
+    team, project = run.project.team_id, run.project_id
+    return replace(
+        snapshot,
+        nodes=nodes,
+        used={**snapshot.used, team: snapshot.used.get(team, 0) - len(own)},
+        project_used={**snapshot.project_used, project: snapshot.project_used.get(project, 0) - len(own)},
+        holders=[holder for holder in snapshot.holders if holder.id != run.pk],
+    )
 
 
 def _record_pending(run_id: str, reason: str, position: int, *, now: datetime) -> None:
@@ -181,12 +206,18 @@ def _record_pending(run_id: str, reason: str, position: int, *, now: datetime) -
         fleet.publish_queue_change()
 
 
-def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) -> bool:
+def _start_attempt(placement: Placement, *, now: datetime) -> bool:
     """Create an attempt with its jobs and leases, all or nothing. The unique index on leases guards against races."""
-    run = lock_run(run_id)
-    node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node_id)
-    if run.status != RunStatus.QUEUED or not node.takes_work or node.pool is None or run.pool != node.pool_id:
+    run = lock_run(placement.request)
+    named = Node.objects.filter(pk__in=[name for name, _ in placement.parts]).order_by("pk")
+    nodes = {node.pk: node for node in named.select_for_update(of=("self",)).select_related("pool")}
+    node = nodes[placement.node]
+    if run.status != RunStatus.QUEUED or node.pool is None:
         return False
+    if not all(one.takes_work and one.pool_id == run.pool for one in nodes.values()):
+        return False
+    if placement.others and not _reach_each_other(list(nodes.values())):
+        return False  # an address has changed since; the next tick plans again
     if not team_may_use(node.pool_id, run.project.team_id):
         return False  # the next tick records why it waits
     spec = spec_of_next_attempt(run)
@@ -204,6 +235,9 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
         names.append("weights")
         certificate = create_certificate(run.pk, now=now)
         peer = {"peer_address": node.peer_address, **asdict(certificate)}
+    if placement.others:
+        names.append(RENDEZVOUS)
+        peer = {"peer_address": node.peer_address, **peer}
     ports = fleet.allocate_ports(node, len(names), held=held_ports(node))
     attempt = Attempt.objects.create(
         run=run, number=run.attempt_number + 1, epoch=run.epoch + 1, node=node, token=new_secret(""),
@@ -211,21 +245,24 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
         **peer,
         resume_checkpoint=resume, created_at=now, boot={"queued_at": run.status_at.timestamp()},
     )  # fmt: skip
-    plans = plan_jobs(spec, slots)
+    plans = plan_jobs(spec, placement.slots, placement.others)
     jobs = [
         Job.objects.create(
             attempt=attempt, name=job.name, kind=job.kind, index=job.index, slots=list(job.slots),
-            restarts=job.restarts, grace_seconds=job.grace_seconds,
+            restarts=job.restarts, grace_seconds=job.grace_seconds, node_id=job.node,
         )
         for job in plans
     ]  # fmt: skip
-    fleet.grant_leases(
-        node=node, project=run.project, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
-        grants=[fleet.Grant(slot, job.pk, job.name) for job in jobs for slot in job.slots], now=now,
-    )  # fmt: skip
-    fleet.notify_nodes([node.pk])
+    for name, one in nodes.items():
+        here = [job for job in jobs if (job.node_id or node.pk) == name]
+        fleet.grant_leases(
+            node=one, project=run.project, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
+            grants=[fleet.Grant(slot, job.pk, job.name) for job in here for slot in job.slots], now=now,
+        )  # fmt: skip
+    fleet.notify_nodes(list(nodes))
+    where = " and ".join(nodes[name].name for name, _ in placement.parts)
     transition_run(
-        run, RunStatus.STARTING, now=now, message=f"attempt {attempt.number} on {node.name}",
+        run, RunStatus.STARTING, now=now, message=f"attempt {attempt.number} on {where}",
         attempt_number=attempt.number, epoch=attempt.epoch, pending_reason="", queue_position=None, not_before=None,
         promised_start_at=None,
         started_at=run.started_at or now, reason="", reason_message="", fault="",
@@ -233,6 +270,10 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
     )  # fmt: skip
     fleet.publish_lease_change()
     return True
+
+
+def _reach_each_other(nodes: Collection[Node]) -> bool:
+    return all(node.peer_address for node in nodes) and len({node.peer_network for node in nodes}) == 1
 
 
 def _no_longer_allowed(run: Run, spec: RunSpec, pool: Pool) -> str:

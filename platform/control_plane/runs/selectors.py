@@ -18,7 +18,7 @@ from control_plane.runs.slot_requests import sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 
 RELATED = (
-    "dataset_version__dataset", "base_model", "initial_checkpoint", "resume_checkpoint", "created_by",
+    "dataset_version__dataset", "base_model", "initial_checkpoint__base_model", "resume_checkpoint", "created_by",
     "project__team", "parent",
 )  # fmt: skip
 

@@ -46,6 +46,7 @@ WAIT_CODES = {
     WaitCode.NOT_LENT: "slots are idle, and their teams do not lend them",
     WaitCode.CAPACITY: "slots must become free",
     WaitCode.BEHIND: "slots are free, and reserved for a run ahead of it",
+    WaitCode.BUDGET: "the month's budget of its team or project is used up",
     WaitCode.DELAYED: "a retry that waits for its time",
 }
 WAIT_CODES_HELP = "; ".join(f"{code}: {meaning}" for code, meaning in WAIT_CODES.items())

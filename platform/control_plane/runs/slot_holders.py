@@ -66,10 +66,10 @@ def _joined(job: Job) -> Holder:
 
 
 def _runs(attempts: list[Attempt], *, joined: set[str], now: datetime) -> list[Holder]:
-    slots: dict[str, list[str]] = {attempt.pk: [] for attempt in attempts}
+    slots: dict[str, dict[str, list[str]]] = {attempt.pk: {attempt.node_id: []} for attempt in attempts}
     leases = Lease.objects.filter(holder__in=slots, released_at=None).exclude(job__in=joined)
-    for holder, slot in leases.order_by("slot__name").values_list("holder", "slot__name"):
-        slots[holder].append(slot)
+    for holder, node, slot in leases.order_by("slot__name").values_list("holder", "slot__node", "slot__name"):
+        slots[holder].setdefault(node, []).append(slot)
     saved = dict(
         Checkpoint.objects.filter(
             attempt_id__in=slots, kind=CheckpointKind.TRAINING, state=CheckpointState.STORED
@@ -78,14 +78,14 @@ def _runs(attempts: list[Attempt], *, joined: set[str], now: datetime) -> list[H
     minimum = timedelta(seconds=settings.ENVIRONMENT.min_runtime_seconds)
     return [
         Holder(
-            id=attempt.run_id, team=attempt.run.project.team_id, node=attempt.node_id,
-            slots=tuple(slots[attempt.pk]),
+            id=attempt.run_id, team=attempt.run.project.team_id, node=node, slots=tuple(names),
             leaving=attempt.run.status not in _STOPPABLE or bool(attempt.reason),
             kind=HolderKind.PLAYGROUND if attempt.run.kind in PREEMPTIBLE_KINDS else HolderKind.RUN,
             protected=now - attempt.created_at < minimum,
             project=attempt.run.project_id,
-            lost_gpu_seconds=len(slots[attempt.pk])
+            lost_gpu_seconds=sum(map(len, slots[attempt.pk].values()))
             * (now - (saved.get(attempt.pk) or attempt.created_at)).total_seconds(),
         )
         for attempt in attempts
+        for node, names in slots[attempt.pk].items()
     ]  # fmt: skip

@@ -27,7 +27,7 @@ def request_of(run: Run) -> Request:
     return Request(
         id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
         submitted_at=run.created_at, not_before=run.not_before,
-        model_path=run.base_model.path if run.base_model is not None else "",
+        model_path=run.model_path,
         isolated=has_custom_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
         preemptible=run.kind in PREEMPTIBLE_KINDS, project=run.project_id, promised_start=run.promised_start_at,
         saves_checkpoints=run.kind in CHECKPOINTING_KINDS,
@@ -71,4 +71,5 @@ def slot_requirements(placement: PlacementSection) -> dict[str, Any]:
         "slot_memory_bytes": int((placement.min_gpu_memory_gib or 0) * 2**30),
         "gpu_model": (placement.gpu_model or "").casefold(),
         "exclude_nodes": frozenset(placement.exclude_nodes),
+        "max_nodes": placement.nodes,
     }

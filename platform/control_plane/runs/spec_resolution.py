@@ -13,6 +13,7 @@ from control_plane.assets.functions.rewards import BUILT_IN
 from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersion, ModelState
 from control_plane.checkpoints import selectors as checkpoint_selectors
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
+from control_plane.checkpoints.weights import weights_of
 from control_plane.core.api.errors import FieldError
 from control_plane.fleet.access import pools_of
 from control_plane.fleet.models import Pool
@@ -47,6 +48,14 @@ class Resolved:
     base_model: BaseModel | None = None
     initial_checkpoint: Checkpoint | None = None
     functions: dict[str, FunctionVersion] = field(default_factory=dict)  # by input name
+
+    @property
+    def model_path(self) -> str:
+        """As Run.model_path."""
+        model = self.base_model
+        if model is None and self.initial_checkpoint is not None:
+            model = self.initial_checkpoint.base_model
+        return model.path if model is not None else ""
 
     def add_error(self, pointer: str, code: str, message: str) -> None:
         self.errors.append(FieldError(pointer, code, message))
@@ -169,6 +178,12 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         resolved.add_error(
             "/model/checkpoint", "not_stored",
             f"checkpoint {checkpoint.pk} is only on its node so far; use a STORED one",
+        )  # fmt: skip
+    elif (gone := weights_of(checkpoint).deleted) is not None:
+        resolved.add_error(
+            "/model/checkpoint", "base_deleted",
+            f"checkpoint {checkpoint.pk} is an adapter, and the bytes of checkpoint {gone.pk}, which it was trained "
+            "on, were deleted; use another",
         )  # fmt: skip
     else:
         resolved.initial_checkpoint = checkpoint

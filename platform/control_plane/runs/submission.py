@@ -9,6 +9,7 @@ from django.db import transaction
 
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
+from control_plane.assets.functions.function_services import hold_versions
 from control_plane.checkpoints.registry import hold_stored
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.fleet import services as fleet
@@ -41,7 +42,7 @@ def create_run(caller: Caller, document: Any, *, now: datetime) -> Run:
 def queue_resolved(caller: Caller, resolved: Resolved, *, now: datetime) -> Run:
     """Queue a run of a resolved spec without errors."""
     with transaction.atomic():
-        lock_initial_checkpoint(resolved)
+        lock_inputs(resolved)
         run = Run.objects.create(
             project=caller.project,
             created_by=caller.user,
@@ -65,12 +66,15 @@ def require_valid(errors: list[FieldError]) -> None:
         raise unprocessable("spec_invalid", f"{first.pointer or '/'}: {first.message}{more}", errors)
 
 
-def lock_initial_checkpoint(resolved: Resolved) -> None:
-    """Lock the initial checkpoint, so that it is not deleted before the run refers to it."""
+def lock_inputs(resolved: Resolved) -> None:
+    """Lock the initial checkpoint and the functions, so that none is deleted before the run refers to it."""
     if resolved.initial_checkpoint is not None and not hold_stored(resolved.initial_checkpoint.pk):
         raise conflict(
             "deleted", f"checkpoint {resolved.initial_checkpoint.pk} was just deleted; use another"
         )
+    if resolved.functions and not hold_versions(resolved.functions.values()):
+        refs = ", ".join(sorted(version.ref for version in resolved.functions.values()))
+        raise conflict("deleted", f"one of {refs} was just deleted; use another")
 
 
 def run_columns(resolved: Resolved) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from celery import shared_task
 
 from control_plane.core.infra import clock
 from control_plane.core.infra.locks import single_instance
-from control_plane.runs import forecasts, lease_reaper, maintenance, reconciler, scheduling
+from control_plane.runs import budgets, forecasts, lease_reaper, maintenance, reconciler, scheduling
 
 
 @shared_task
@@ -25,6 +25,12 @@ def advance_runs() -> None:
 @single_instance("forecast-runs")
 def forecast_runs() -> None:
     forecasts.update_forecasts(now=clock.now())
+
+
+@shared_task
+@single_instance("check-budgets")
+def check_budgets() -> None:
+    budgets.check_budgets(now=clock.now())
 
 
 @shared_task

@@ -149,7 +149,7 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
             "node_id": attempt.node_id, "step": line.step, "final": line.final, "bytes": line.bytes,
             "kind": catalog.kind_of(run.kind, final=line.final),
-            "parent": attempt.resume_checkpoint, "created_at": _timestamp(line.at),
+            "parent": attempt.resume_checkpoint, **run.checkpoint_content, "created_at": _timestamp(line.at),
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },
     )  # fmt: skip

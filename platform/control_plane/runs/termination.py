@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from control_plane.fleet import services as fleet
+from control_plane.fleet.models import Node
 from control_plane.runs.attempt_status import retry_follows
 from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.models import Attempt, Job, Run
@@ -141,14 +142,14 @@ def fail_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, 
         )
 
 
-def fail_attempt_of_lost_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
-    """End the attempt because its node is LOST: unreachable, or revoked. The loss of a run that was leaving the node
-    counts toward no limit of attempts."""
-    revoked = attempt.node.is_revoked
+def fail_attempt_of_lost_node(run: Run, attempt: Attempt, node: Node, *, now: datetime) -> None:
+    """End the attempt because its node, or another one of its trainer, is LOST: unreachable, or revoked. The loss of a
+    run that was leaving the node counts toward no limit of attempts."""
+    revoked = node.is_revoked
     cause = EndReason.NODE_REVOKED if revoked else EndReason.NODE_LOST
     if attempt.reason == EndReason.PREEMPTED:
         cause = EndReason.PREEMPTED
-    message = f"{attempt.node.name} {'was revoked' if revoked else 'is lost'}"
+    message = f"{node.name} {'was revoked' if revoked else 'is lost'}"
     fail_attempt(run, attempt, cause, message, now=now)
 
 
@@ -160,7 +161,7 @@ def request_preemption(run: Run, attempt: Attempt, message: str, *, now: datetim
         return
     attempt.reason, attempt.message = EndReason.PREEMPTED, message
     attempt.save(update_fields=["reason", "message"])
-    stop_jobs(attempt, kinds={JobKind.TRAINER}, now=now)
+    _stop_trainer_first(attempt, now=now)
     record_event(
         run, "preempted", f"{message}: the run saves a checkpoint, then waits in the queue", at=now,
         attempt_number=attempt.number,
@@ -188,10 +189,11 @@ def stop_engine(run: Run, job: Job, why: str, *, now: datetime) -> bool:
     return True
 
 
-def stop_jobs(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = None) -> None:
+def stop_jobs(attempt: Attempt, *, now: datetime, only_rank0: bool = False) -> None:
+    """`only_rank0`: the trainer's job with rank 0, which the ranks on other nodes follow."""
     jobs = attempt.jobs.filter(stop_asked_at=None).exclude(state=JobState.EXITED)
-    if kinds is not None:
-        jobs = jobs.filter(kind__in=kinds)
+    if only_rank0:
+        jobs = jobs.filter(kind=JobKind.TRAINER, node=None)
     if jobs.update(stop_asked_at=now):
         fleet.notify_nodes(nodes_of(attempt))
 
@@ -199,7 +201,7 @@ def stop_jobs(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = N
 def _stop_trainer_first(attempt: Attempt, *, now: datetime) -> None:
     """Stop the trainer, which saves a checkpoint; the other jobs follow. Without a trainer, stop all jobs."""
     trains = attempt.jobs.filter(kind=JobKind.TRAINER).exists()
-    stop_jobs(attempt, kinds={JobKind.TRAINER} if trains else None, now=now)
+    stop_jobs(attempt, only_rank0=trains, now=now)
 
 
 def termination_fields(cause: EndReason, message: str) -> dict[str, Any]:

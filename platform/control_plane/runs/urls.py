@@ -1,7 +1,7 @@
 from django.urls import path
 
 from control_plane.core.api.long_poll import by_stream, long_poll
-from control_plane.runs import actions_api, api, pool_removal_api, selectors
+from control_plane.runs import actions_api, api, budget_api, pool_removal_api, selectors
 
 run = long_poll(
     api.RunView.as_view(),
@@ -34,5 +34,8 @@ urlpatterns = [
     path("runs/<str:run_id>/jobs", api.JobsView.as_view()),
     path("pool", api.PoolView.as_view()),
     path("pool/nodes/<str:node_id>/revoke", pool_removal_api.RevokeView.as_view()),
+    path("pools/<str:pool_name>/budgets", budget_api.BudgetsView.as_view()),
+    path("pools/<str:pool_name>/teams/<str:team_id>/budget", budget_api.TeamBudgetView.as_view()),
+    path("pools/<str:pool_name>/projects/<str:project_id>/budget", budget_api.ProjectBudgetView.as_view()),
     path("pools/<str:pool_name>", pool_removal_api.PoolView.as_view()),
 ]

@@ -57,7 +57,7 @@ def what_if_spec(caller: Caller, resolved: Resolved, *, now: datetime) -> WhatIf
     assert resolved.spec is not None
     own = request_of_spec(
         resolved.spec, project=caller.project, submitted_at=now,
-        model_path=resolved.base_model.path if resolved.base_model else "",
+        model_path=resolved.model_path,
     )  # fmt: skip
     return _what_if(caller, resolved.spec, _Comparison(now), own=own)
 
@@ -99,7 +99,7 @@ def _request(caller: Caller, spec: RunSpec, variant: Variant, own: Request) -> R
         return None
     return request_of_spec(
         resolved.spec, project=caller.project, submitted_at=own.submitted_at, id=own.id, priority=own.priority,
-        model_path=resolved.base_model.path if resolved.base_model else "",
+        model_path=resolved.model_path,
     )  # fmt: skip
 
 

@@ -160,15 +160,18 @@ def download(
 @app.command()
 def export(
     checkpoint: ReferenceArgument,
-    folder: Annotated[Path, typer.Argument(help="folder to make; transformers and SGLang load it")],
-    adapter: Annotated[
-        bool, typer.Option("--adapter", help="the LoRA adapter alone, as a PEFT directory")
+    folder: Annotated[Path, typer.Argument(help="folder to make")],
+    merged: Annotated[
+        bool, typer.Option("--merged", help="of an adapter: the base model with the adapter merged into it")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write the model alone as a Hugging Face directory with a model card, each file's sha256 verified."""
+    """Write the model as a Hugging Face directory, or the adapter of a LoRA run as a PEFT directory.
+
+    Each file's sha256 is verified, and a model card is added.
+    """
     with Client() as client, byte_progress(folder.name, quiet=json) as progress:
-        client.checkpoints.export(checkpoint, folder, adapter=adapter, progress=progress)
+        client.checkpoints.export(checkpoint, folder, merged=merged, progress=progress)
     show_json({"folder": str(folder)}) if json else print(folder)
 
 

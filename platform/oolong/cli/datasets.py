@@ -204,7 +204,7 @@ def stats(
     over: Annotated[int | None, typer.Option(help="tokens: which share of the rows is longer")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Token lengths of a version, by split."""
+    """Token lengths of a version by split, and what its columns hold."""
     with Client() as client, counting_progress(version, quiet=json) as counting:
         found = client.datasets.statistics(version, model=model, over=over, counting=counting)
     if json:
@@ -227,6 +227,18 @@ def stats(
         f"{found.without_completion} rows without a completion",
         markup=False,
     )
+    show_table(
+        ("COLUMN", "MISSING", "DISTINCT", "MIN", "MEDIAN", "P95", "MAX", "NUMBERS", "MOST FREQUENT"),
+        (
+            (
+                column.name, column.missing, f"{'' if column.distinct_exact else '~'}{column.distinct}",
+                column.shortest, column.median, column.p95, column.longest,
+                f"{column.minimum:g} to {column.maximum:g}" if column.numeric else "",
+                ", ".join(f"{one.value[:24]} ({one.rows})" for one in column.frequent[:3]),
+            )
+            for column in found.columns
+        ),
+    )  # fmt: skip
 
 
 @app.command("list")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
 from oolong.client import Client
 from oolong.contracts.user_code import ENTRY_POINTS, SourceKind
 
@@ -16,6 +16,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Your own rewards, workflows and losses: immutable versions of a Python file."
 )
 
+NameArgument = Annotated[str, typer.Argument(help="the function: its name, or the reference of a version")]
 ReferenceArgument = Annotated[str, typer.Argument(help="name@3, name@latest, or an id (fnv_…)")]
 
 
@@ -40,11 +41,12 @@ def upload(
 @app.command("list")
 def list_functions(
     kind: Annotated[SourceKind | None, typer.Option(help="only of this kind")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="the archived ones instead")] = False,
     json: JsonOption = False,
 ) -> None:
     """The project's functions."""
     with Client() as client:
-        found = list(client.functions.list(kind=kind))
+        found = list(client.functions.list(kind=kind, archived="only" if archived else None))
     if json:
         show_json(found)
         return
@@ -98,3 +100,30 @@ def download(
         print(output)
     else:
         sys.stdout.buffer.write(source)
+
+
+@app.command()
+def archive(name: NameArgument, json: JsonOption = False) -> None:
+    """Hide a function from lists. Specs that name it still run, and it takes no new version."""
+    _set_archived(name, True, json=json)
+
+
+@app.command()
+def restore(name: NameArgument, json: JsonOption = False) -> None:
+    """Show an archived function again."""
+    _set_archived(name, False, json=json)
+
+
+@app.command()
+def delete(name: NameArgument, json: JsonOption = False) -> None:
+    """Delete a function with all its versions. Refused while runs or specs refer to it."""
+    with Client() as client:
+        function = client.functions.version(name).function
+        client.functions.delete(function.id)
+    show_done(f"{function.name} is deleted", {"deleted": function.id}, json=json)
+
+
+def _set_archived(name: str, archived: bool, *, json: bool) -> None:
+    with Client() as client:
+        function = client.functions.archive(client.functions.version(name).function.id, archived)
+    show_json(function) if json else print(f"{function.name} is {'archived' if archived else 'listed again'}")

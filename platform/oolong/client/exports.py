@@ -1,12 +1,17 @@
-"""Write one directory of a checkpoint, its model or its LoRA adapter, into a folder. Every file is verified."""
+"""Write a checkpoint's model or LoRA adapter, or the model merged of both, into a folder. Every file is verified."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from oolong.client.archives import Progress
+from oolong.client.downloads import Download
 from oolong.client.errors import OolongError
 from oolong.client.models import CheckpointFiles, StoredFile
 from oolong.client.transport import file_chunks
@@ -14,6 +19,62 @@ from oolong.client.transport import file_chunks
 MODEL_FOLDER = "hf/"
 ADAPTER_FOLDER = "adapter/"
 CARD = "README.md"
+
+
+def require_empty(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise OolongError(f"{folder} is not empty; name a folder that is, or that is not there yet")
+
+
+class MergedExport:
+    """The merged model, which arrives as a tar beside the folder and is verified by the manifest in it.
+
+    Raises OolongError when the folder is not empty.
+    """
+
+    def __init__(self, folder: Path, progress: Progress | None) -> None:
+        require_empty(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        archive = folder.with_name(folder.name + ".tar")
+        archive.with_name(archive.name + ".part").unlink(missing_ok=True)  # it is made again each time
+        self.download = Download(archive, progress=progress)
+
+    def finish(self, card: bytes) -> Path:
+        """Unpack and verify. Raises OolongError, and removes what came, when a file is not the manifest's."""
+        self.folder.mkdir(exist_ok=True)
+        archive = self.download.target
+        try:
+            found = {}
+            with tarfile.open(archive, "r:") as tar:
+                for member in tar:
+                    source = tar.extractfile(member)
+                    if "/" in member.name or member.name in (".", "..") or source is None:
+                        raise OolongError(f"the archive names {member.name!r}, which is no file of a model")
+                    found[member.name] = _copy_hashed(source, self.folder / member.name)
+            manifest = self.folder / "MANIFEST.json"
+            listed = json.loads(manifest.read_bytes())["files"]
+            if {one["name"]: one["sha256"] for one in listed} != {
+                name: sha256 for name, sha256 in found.items() if name != manifest.name
+            }:
+                raise OolongError(f"the files of {archive} are not those of its manifest; export again")
+            manifest.unlink()
+        except (OolongError, tarfile.TarError, OSError, ValueError, KeyError, TypeError) as error:
+            shutil.rmtree(self.folder)
+            raise OolongError(f"{archive}: {error}") from error
+        finally:
+            archive.unlink()
+        (self.folder / CARD).write_bytes(card)
+        return self.folder
+
+
+def _copy_hashed(source: IO[bytes], target: Path) -> str:
+    digest = hashlib.sha256()
+    with target.open("wb") as file:
+        while chunk := source.read(1024 * 1024):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
 
 
 class PartDownload:
@@ -59,30 +120,24 @@ class PartDownload:
 
 
 class Export:
-    """The files of the model's directory, or with `adapter` of the LoRA adapter's.
+    """The files of the model's directory, or of the adapter's in the checkpoint of a LoRA run.
 
-    Raises OolongError when the checkpoint lacks the directory, or the folder is not empty.
+    Raises OolongError when the checkpoint has neither, or the folder is not empty.
     """
 
     def __init__(
-        self, folder: Path, stored: CheckpointFiles, progress: Progress | None, *, adapter: bool = False
+        self, folder: Path, stored: CheckpointFiles, progress: Progress | None, *, content: str = "model"
     ) -> None:
         self.folder = folder
-        self._source = ADAPTER_FOLDER if adapter else MODEL_FOLDER
+        self._source = ADAPTER_FOLDER if content == "adapter" else MODEL_FOLDER
         self.files = [file for file in stored.files if file.name.startswith(self._source)]
         self._progress = progress
         self._total, self._have = sum(file.bytes for file in self.files), 0
         if not self.files:
-            missing = (
-                "adapter to export: only runs with model.lora write one. Export the model"
-                if adapter
-                else "model to export"
-            )
             raise OolongError(
-                f"checkpoint {stored.id} holds no {self._source} directory, so there is no {missing}"
+                f"checkpoint {stored.id} holds no {self._source}, so there is nothing to export"
             )
-        if folder.exists() and any(folder.iterdir()):
-            raise OolongError(f"{folder} is not empty; name a folder that is, or that is not there yet")
+        require_empty(folder)
 
     def part(self, file: StoredFile) -> PartDownload:
         name = PurePosixPath(file.name.removeprefix(self._source))

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
+from oolong.contracts.lora_adapter import WeightsReference
 from oolong.contracts.runtime_overrides import RuntimeOverrides
 
 # Agent and server must have the same protocol version. Raise it with a change that the other side would misread.
@@ -182,6 +183,16 @@ class TrainerNode(Wire, frozen=True, kw_only=True):
     certificate: str
 
 
+class TrainerGang(Wire, frozen=True, kw_only=True):
+    """The nodes of a trainer whose ranks are on several. They exchange tensors in the peer network, unencrypted."""
+
+    address: str  # peer address of node 0, where the ranks meet
+    port: int
+    nodes: int
+    node_rank: int  # of this node; 0: it has the controller and rank 0
+    own_address: str  # peer address of this node
+
+
 class DesiredAttempt(Wire, frozen=True, kw_only=True):
     """One attempt's part on this node. Jobs of attempts that are no longer named are ended and forgotten."""
 
@@ -195,6 +206,8 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     model: Artifact | None  # None when the model is a path on the node
     model_path: str  # "" or a path below a directory that the node offers
     model_files: dict[str, int] = {}  # bytes of each file of that path, as they were when it was checked
+    adapters: list[Artifact] = []  # checkpoints with adapters for that model, to merge in this order
+    initial_weights: WeightsReference = WeightsReference()  # what model and adapters are in the registry
     resume: Artifact | None  # a STORED checkpoint
     sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_code.SourceKind
     ports: dict[str, int]  # controller, reward, engine-0, engine-1
@@ -204,7 +217,8 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
     evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
     listener: PeerListener | None = None  # None: no engine of the attempt may be on another node
-    trainer_node: TrainerNode | None = None  # None: this node
+    trainer_node: TrainerNode | None = None  # None: this node, or nothing here needs it
+    gang: TrainerGang | None = None  # None: all ranks of the trainer are on one node
 
 
 class HeartbeatReply(Wire, frozen=True, kw_only=True):

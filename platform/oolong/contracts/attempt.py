@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.contracts.lora_adapter import AdapterBase, WeightsReference
 from oolong.contracts.run_spec import RunSpec
 from oolong.redaction import of_this_job
 from oolong.untrusted import clean_text
@@ -26,6 +27,16 @@ class PeerListenerFile(msgspec.Struct, frozen=True, kw_only=True):
     weights_port: int
 
 
+class TrainerGangFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a trainer whose ranks are on several."""
+
+    address: str  # peer address of node 0, where the ranks meet
+    port: int
+    nodes: int
+    node_rank: int  # of this node
+    interface: str  # network interface of this node's peer address
+
+
 class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     attempt_id: str
@@ -34,6 +45,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     spec: dict[str, object]  # the resolved RunSpec as JSON; use `run_spec`
     directory: str  # the attempt's directory on this node
     model_directory: str  # Hugging Face directory of the initial weights
+    initial_weights: WeightsReference = WeightsReference()  # what they are in the registry
     dataset_file: str  # canonical rows (JSONL, see CanonicalRow)
     evaluation_file: str | None = None
     resume_directory: str | None = None  # a committed checkpoint to resume from; None on a first attempt
@@ -56,12 +68,21 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
         ""  # on the trainer's node; "": this is that node, and weights are in `weights_directory`
     )
     certificate: str = ""  # of the servers on the trainer's node, when that is another one
+    gang: TrainerGangFile | None = None  # None: all ranks of the trainer are on one node
 
     @property
     def run_spec(self) -> RunSpec:
         """The spec, with the type of computing that this node's device has by default."""
         spec = RunSpec.model_validate(self.spec)
         return spec.model_copy(update={"trainer": spec.trainer.on_device(self.device)})
+
+    @property
+    def adapter_base(self) -> AdapterBase | None:
+        """What the adapters of a LoRA run are for. None: the run trains all weights."""
+        spec = self.run_spec
+        if spec.model.lora is None:
+            return None
+        return AdapterBase(**msgspec.structs.asdict(self.initial_weights), dtype=spec.trainer.compute_type)
 
     @property
     def weights_directory(self) -> Path:

@@ -107,6 +107,7 @@ class EndReason(StrEnum):
     ALL_FILTERED = "all_filtered"  # rollout.filter left no group for a batch
     WORKFLOW_ERRORS = "workflow_errors"
     WALL_TIME_EXCEEDED = "wall_time_exceeded"
+    BUDGET_EXHAUSTED = "budget_exhausted"  # the month's budget of its team or project is used up
     PREEMPTED = "preempted"  # a run in the queue or a reservation needed its slots, or its node was drained
     SECRET_MISSING = "secret_missing"  # a job was to start, and a secret that it is to have was deleted or is not for it any more
     CONFIG_REJECTED = "config_rejected"  # a job found the spec impossible (say, prompts over the limit)
@@ -145,6 +146,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.REWARD_ERROR_RATE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward error never counts as 0. Resume the run if the cause is gone. Otherwise fork it with a fixed reward or fixed rows, or with a higher reward.max_error_rate."),
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_EXCEEDED: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "The run reached budget.max_wall_seconds. Start again from the last checkpoint."),
+    EndReason.BUDGET_EXHAUSTED: Outcome(RunStatus.PAUSED, Fault.NONE, Retry.NEVER, "The month's budget is used up. Resume the run: it waits in the queue until the budget allows it to continue from its checkpoint. A playground or reward test ends: start it again."),
     EndReason.PREEMPTED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.ALWAYS, "A run in the queue or a reservation needed the slots, or the node was drained. A playground or reward test ends: start it again when slots are free. Any other run continues from its checkpoint when slots are free."),
     EndReason.SECRET_MISSING: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the secret. After an admin sets it again, a retry continues from the last checkpoint."),
     EndReason.CONFIG_REJECTED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from oolong.contracts.run_spec.inputs import LORA_TARGETS, LoraTarget
 
 ADAPTER_CONFIG_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
+BASE_FILE = "base.json"  # beside them in a checkpoint: AdapterBase
+
+
+class WeightsReference(msgspec.Struct, frozen=True, kw_only=True):
+    """The weights that a run starts from."""
+
+    kind: str = ""  # base_model | checkpoint; "": not known
+    id: str = ""
+    sha256: str = ""  # of the manifest of its files
+
+
+class AdapterBase(WeightsReference, frozen=True, kw_only=True):
+    """The weights that an adapter is for, and the type in which the trainer held them: float32, bfloat16, float16."""
+
+    dtype: str
+
 
 # SGLang computes the layers of a group as one. It loads an adapter of such a layer only together with the others'.
 _FUSED: tuple[tuple[LoraTarget, ...], ...] = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))

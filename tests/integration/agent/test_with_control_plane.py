@@ -26,6 +26,7 @@ from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.terminate_jobs import terminate_jobs
 from oolong.client import Client, Invalid
 from oolong.client.models import Run
+from oolong.contracts.attempt import read_attempt
 from oolong.system.process_handle import send_signal
 from tests.support import model_files
 from tests.support.control_plane import ControlPlane
@@ -519,3 +520,53 @@ def test_an_engine_joins_on_another_node_fetches_the_weights_and_its_loss_costs_
     assert (seen.status, seen.attempt_number) == ("RUNNING", 1)
     pool.client.runs.cancel(run.id)
     assert pool.client.runs.wait(run.id, timeout_seconds=120).status == "STOPPED"
+
+
+def test_the_loss_of_one_node_of_a_trainer_is_a_new_attempt_from_the_last_checkpoint(pool: Pool) -> None:
+    """Three agents at addresses of their own: a trainer of three ranks is on two of them, because none has three slots.
+    The jobs are scripts; tests/faults has real ranks."""
+    nodes = {node.name: node for node in pool.nodes if node.name in ("home", "away")}
+    spare = pool.join("spare", slots=1, peer_address="127.0.0.4")
+    ranks = {"points": 400, "checkpoint": 40, "holds": 100}
+    spec = pool.spec(
+        {}, trainer={"num_ranks": 3}, placement={"nodes": 2},
+        notes=json.dumps({"trainer": ranks, "trainer-1": ranks}),
+    )  # fmt: skip
+    run = pool.client.runs.create(spec)
+    until(
+        lambda: any(item.state == "STORED" for item in pool.client.checkpoints.list(run_id=run.id)),
+        said=pool.said,
+    )
+    placed = {job.name: job.node.name for job in pool.client.runs.jobs(run.id)}
+    assert placed == {"trainer": "home", "trainer-1": "away"}
+    (attempt,) = pool.client.runs.attempts(run.id)
+    files = {
+        name: read_attempt(node.data.attempt(attempt.id) / "attempt.json") for name, node in nodes.items()
+    }
+    gangs = {name: file.gang for name, file in files.items()}
+    assert gangs["home"] is not None and gangs["away"] is not None
+    assert (gangs["home"].node_rank, gangs["away"].node_rank) == (0, 1)
+    assert gangs["away"].address == gangs["home"].address == "127.0.0.2"
+    assert gangs["away"].port == gangs["home"].port
+
+    nodes["away"].lose_power()
+
+    def has_moved() -> bool:
+        pool.believes_silent(nodes["away"])
+        return len(list(pool.client.runs.attempts(run.id))) == 2
+
+    until(has_moved, 180.0, said=pool.said)
+    ended = pool.client.runs.wait(run.id, timeout_seconds=240)
+    assert ended.status == "SUCCEEDED", pool.said()
+    attempts = sorted(pool.client.runs.attempts(run.id), key=lambda found: found.number)
+    assert attempts[0].reason == "node_lost"
+    second = read_attempt(spare.data.attempt(attempts[1].id) / "attempt.json")
+    assert second.gang is not None and second.gang.node_rank == 1 and second.epoch > files["home"].epoch
+    assert second.resume_directory is not None
+    assert Path(second.resume_directory).is_relative_to(spare.data.root), "each node fetches the checkpoint"
+    nodes["away"].start(pool.plane.url)  # the machine is back, and nothing of the old epoch starts there
+
+    def slots_are_free() -> bool:
+        return all(slot.state == "free" for slot in pool.client.pool.get().slots if slot.node == "away")
+
+    until(slots_are_free, said=pool.said)

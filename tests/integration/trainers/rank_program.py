@@ -1,8 +1,9 @@
 """Started by torchrun: train steps on recorded batches, the plain way and with each option; rank 0 writes JSON.
 
-rank_program.py MODEL_DIRECTORY OUT.json plain | options | resume CHECKPOINTS
+rank_program.py MODEL_DIRECTORY OUT.json plain | options CHECKPOINTS
+rank_program.py MODEL_DIRECTORY OUT.json resume CHECKPOINTS_OF_ONE_RANK CHECKPOINTS
 
-plain writes a checkpoint behind step 5 into CHECKPOINTS, resume continues from it.
+Each writes a checkpoint behind step 5 into CHECKPOINTS; resume continues from that of one rank, and from its own.
 """
 
 from __future__ import annotations
@@ -57,11 +58,8 @@ def main() -> None:
     model_directory, out = Path(sys.argv[1]), Path(sys.argv[2])
     context = init_distributed("cpu")
     mode, checkpoints = sys.argv[3], Path(sys.argv[4])
-    told = {
-        "plain": train(
-            model_directory, context, {}, steps=10, checkpoints=checkpoints / str(context.world_size)
-        )
-    }
+    own = Path(sys.argv[5]) if mode == "resume" else checkpoints / str(context.world_size)
+    told: dict[str, Any] = {"plain": train(model_directory, context, {}, steps=10, checkpoints=own)}
     if mode != "resume":
         told |= {
             name: train(model_directory, context, {}, algorithm=algorithm, steps=4)
@@ -75,8 +73,12 @@ def main() -> None:
     if mode == "options":
         told |= {name: train(model_directory, context, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
-        resume = checkpoints / "1" / "step-00000005"
-        told["resumed"] = train(model_directory, context, {}, steps=10, resume=resume)
+        written = context.broadcast(own)  # an agent would fetch it
+        for name, directory in {"one rank": checkpoints, "two nodes": written}.items():
+            resume = directory / "step-00000005"
+            told[f"resumed from {name}"] = train(model_directory, context, {}, steps=10, resume=resume)
+        found = context.gather(own.exists())
+        told["directories"] = found[:: context.world_size // 2] if found is not None else []
     if context.is_rank0:
         out.write_text(json.dumps(told))
     shutdown_distributed()

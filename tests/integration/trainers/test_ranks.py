@@ -22,16 +22,14 @@ from trainers.rl.batch_plan import flops_imbalance, plan_batch
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("rank_program.py")
+PROGRAM_MODULE = "tests.integration.trainers.rank_program"
 
 
 @pytest.fixture(scope="module")
 def told(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What train steps came to: on one rank, on two of one node (with each option too), and on two nodes."""
+    """What train steps came to: on one rank, on two of one node (with each option too), and on four of two nodes."""
     directory = tmp_path_factory.mktemp("ranks")
-    rendezvous = f"127.0.0.1:{reserve_port()}"
-    # torchrun takes a node for dead that said nothing for 3 times 5 s, as one on a machine that stands still.
-    two_nodes = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "test",
-                 "--rdzv-endpoint", rendezvous, "--rdzv-conf", "keep_alive_max_attempt=50"]  # fmt: skip
+    rendezvous = ["--nodes", "2", "--address", "127.0.0.2", "--port", str(reserve_port())]
     alone = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     running = [
         start([*alone, "--nproc-per-node", "1"], tiny_model, directory / "one rank.json", "plain", directory),
@@ -42,25 +40,34 @@ def told(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     for process in running:
         finish(process)
     nodes = [
-        start(
-            [*two_nodes, "--node-rank", str(number)],
-            tiny_model,
-            directory / "two nodes.json",
-            "resume",
-            directory,
+        start_node(
+            [*rendezvous, "--node-rank", str(number), "2"], tiny_model, directory / "two nodes.json", "resume",
+            directory / "1", directory / f"node {number}",
         )
-        for number in range(2)
-    ]
+        for number in (1, 0)  # the second one waits for the first
+    ]  # fmt: skip
     for process in nodes:
         finish(process)
     return {file.stem: json.loads(file.read_text()) for file in directory.glob("*.json")}
 
 
 def start(torchrun: list[str], *arguments: object) -> subprocess.Popen[bytes]:
+    return _start("torch.distributed.run", *torchrun, PROGRAM, *arguments)
+
+
+def start_node(launch: list[str], *arguments: object) -> subprocess.Popen[bytes]:
+    """As the agent of one of several nodes does. The nodes have no directory in common that they write to."""
+    return _start("trainers.distributed.launch", *launch, PROGRAM_MODULE, *arguments)
+
+
+def _start(module: str, *words: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *torchrun, str(PROGRAM), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1"},
-    )
+        [sys.executable, "-m", module, *map(str, words)],
+        env={
+            **os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+        },
+    )  # fmt: skip
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
@@ -160,21 +167,27 @@ def test_ranks_run_equally_many_forward_passes_over_unequal_lengths(
     assert max(max(count) for [count] in by_ranks[1]["counts"]) > 1
 
 
-def test_two_nodes_equal_two_ranks_of_one_node(
-    told: dict[str, dict[str, Any]],
-) -> None:
-    one, two = told["two ranks"]["plain"], told["two nodes"]["plain"]
-    assert two["losses"] == one["losses"] and two["norms"] == one["norms"]
-    assert two["shards"] == one["shards"]
+def test_two_nodes_with_two_ranks_each_equal_one_rank(told: dict[str, dict[str, Any]]) -> None:
+    one, four = told["one rank"]["plain"], told["two nodes"]["plain"]
+    assert len(four["losses"]) == 20
+    assert four["losses"] == pytest.approx(one["losses"], abs=1e-6)
+    assert four["norms"] == pytest.approx(one["norms"], rel=2e-5)
+    assert len(four["counts"][0]) == 4, "ranks"
+    assert all(is_dtensor and local * 4 == whole for is_dtensor, local, whole in four["shards"].values())
 
 
-def test_checkpoint_of_one_rank_resumes_on_two(
-    told: dict[str, dict[str, Any]],
-) -> None:
-    uninterrupted, resumed = told["one rank"]["plain"], told["two nodes"]["resumed"]
+@pytest.mark.parametrize("written_by", ["one rank", "two nodes"])
+def test_a_checkpoint_resumes_on_two_nodes(told: dict[str, dict[str, Any]], written_by: str) -> None:
+    uninterrupted, resumed = told["one rank"]["plain"], told["two nodes"][f"resumed from {written_by}"]
     assert len(resumed["losses"]) == 10
     assert resumed["losses"] == pytest.approx(uninterrupted["losses"][10:], abs=2e-6)
     assert resumed["norms"] == pytest.approx(uninterrupted["norms"][10:], rel=2e-5)
+
+
+def test_only_the_first_of_two_nodes_writes_a_checkpoint(
+    told: dict[str, dict[str, Any]],
+) -> None:
+    assert told["two nodes"]["directories"] == [True, False]
 
 
 @pytest.mark.parametrize("option", [name for name in OPTIONS if name != "bfloat16"])

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from oolong.contracts.lifecycle import EndReason
+from oolong.merging.directories import merge_directories
 from oolong.samples.demo_dataset import LetterSum, rows
 from tests.support.listening import beyond_loopback, listeners
 from tests.support.waiting import wait_until
@@ -45,7 +46,11 @@ def spec(**sft: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lora", [None, {"rank": 32}], ids=["all weights", "LoRA"])
 def test_sft_stops_at_the_target_accuracy_and_greedy_decoding_agrees(
-    start_trainer: Callable[..., Any], dataset: Path, lora: dict[str, Any] | None
+    start_trainer: Callable[..., Any],
+    tiny_model: Path,
+    dataset: Path,
+    tmp_path: Path,
+    lora: dict[str, Any] | None,
 ) -> None:
     """The export, which has merged weights with LoRA, decodes what the trainer measured."""
     document = spec(steps=400, stop_at_greedy_accuracy=1.0)
@@ -62,7 +67,13 @@ def test_sft_stops_at_the_target_accuracy_and_greedy_decoding_agrees(
     losses = [values["sft/loss"] for values in run.points().values()]
     assert all(values["time/train_seconds"] > 0 for values in run.points().values())
     assert losses[-1] < losses[0] / 4
-    assert decoded_greedily(Path(line.directory) / "hf", dataset) == 4
+    model = Path(line.directory) / "hf"
+    if lora is not None:  # the checkpoint holds the adapter alone
+        assert not model.exists()
+        model = tmp_path / "merged"
+        model.mkdir()
+        merge_directories(tiny_model, [Path(line.directory) / "adapter"], model)
+    assert decoded_greedily(model, dataset) == 4
 
 
 def decoded_greedily(model_directory: Path, dataset: Path) -> int:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import json
 import os
 import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+
+import numpy as np
+from safetensors.numpy import load_file
 
 from gpu_agents.agent import processes
 from gpu_agents.agent.api import AgentApi
@@ -24,7 +28,9 @@ from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.system.process_handle import find_process
+from tests.support.checkpoint_tars import pack_checkpoint
 from tests.support.scripted_control_plane import ScriptedControlPlane
+from tests.support.tiny_adapters import adapter_tar, merged_tensors, model_files, model_tar
 
 DATASET = Artifact(sha256=hashlib.sha256(b"{}").hexdigest(), bytes=2, kind="dataset")
 LOSS = Artifact(sha256="1" * 64, bytes=1, kind="source")
@@ -80,6 +86,42 @@ async def test_an_unforeseen_fault_ends_a_preparation(
     control_plane.artifacts[DATASET.sha256] = b"{}"
     inputs = await prepared(data, api, wanted(model_path="/models/\0"))
     assert (inputs.state, inputs.message) == (Preparation.FAILED, "ValueError: embedded null byte")
+
+
+async def test_a_model_is_its_base_with_the_adapters_merged(
+    data: DataDirectory, api: AgentApi, control_plane: ScriptedControlPlane
+) -> None:
+    """Merged once: the second attempt finds it in the cache, and nothing is merged again."""
+    base, *adapters = [artifact(control_plane, tar) for tar in (model_tar(), adapter_tar(1), adapter_tar(2))]
+    attempt = wanted(dataset=artifact(control_plane, b"{}", "dataset"), model=base, adapters=adapters)
+    assert (await prepared(data, api, attempt)).state is Preparation.READY
+    [merged] = list(data.cache.glob("*/content/model.safetensors"))
+    tensors = load_file(merged)
+    expected = merged_tensors(1, 2)
+    assert tensors.keys() == expected.keys()
+    assert all(np.allclose(tensors[name], expected[name], atol=1e-6) for name in expected)
+    assert {path.name for path in merged.parent.iterdir()} == set(model_files())
+    written = json.loads((data.attempt("att_1") / "attempt.json").read_bytes())
+    assert written["model_directory"] == str(merged.parent)
+    before = merged.stat().st_mtime_ns
+    assert (await prepared(data, api, attempt)).state is Preparation.READY
+    assert merged.stat().st_mtime_ns == before
+
+
+async def test_a_checkpoint_without_an_adapter_is_an_invalid_model(
+    data: DataDirectory, api: AgentApi, control_plane: ScriptedControlPlane
+) -> None:
+    base, no_adapter = (artifact(control_plane, tar) for tar in (model_tar(), pack_checkpoint({})))
+    dataset = artifact(control_plane, b"{}", "dataset")
+    inputs = await prepared(data, api, wanted(dataset=dataset, model=base, adapters=[no_adapter]))
+    assert (inputs.state, inputs.reason) == (Preparation.FAILED, EndReason.MODEL_INVALID)
+    assert "no adapter/adapter_config.json" in inputs.message
+
+
+def artifact(control_plane: ScriptedControlPlane, data: bytes, kind: str = "model") -> Artifact:
+    sha256 = hashlib.sha256(data).hexdigest()
+    control_plane.artifacts[sha256] = data
+    return Artifact(sha256=sha256, bytes=len(data), kind=kind)
 
 
 async def test_without_isolation_a_node_prepares_no_uploaded_loss(data: DataDirectory, api: AgentApi) -> None:

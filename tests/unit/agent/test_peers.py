@@ -9,13 +9,24 @@ import pytest
 
 from gpu_agents.agent.__main__ import main
 from gpu_agents.agent.identity import inventory_of
-from gpu_agents.agent.launch import InputPaths, attempt_port_conflict, write_attempt
+from gpu_agents.agent.launch import (
+    InputPaths,
+    JobContext,
+    attempt_port_conflict,
+    trainer_command,
+    write_attempt,
+)
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_peer_address
-from oolong.contracts.agent import Artifact, DesiredAttempt, PeerListener, TrainerNode
+from oolong.contracts.agent import Artifact, DesiredAttempt, PeerListener, TrainerGang, TrainerNode
 from oolong.contracts.attempt import AttemptFile, PeerListenerFile, read_attempt
 from tests.support.ports import reserve_port
+from tests.support.tiny_specs import tiny_spec
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+GANG = {
+    "kind": "sft", "name": "wide", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
+    "trainer": {"num_ranks": 4},
+}  # fmt: skip
 LISTENER = PeerListener(address="127.0.0.2", certificate=CERTIFICATE, private_key="key")
 
 
@@ -56,6 +67,39 @@ def test_another_node_reaches_the_trainers_node_with_tls(tmp_path: Path, address
 
 def test_an_attempt_that_stays_on_its_node_listens_nowhere_else(tmp_path: Path) -> None:
     assert written(tmp_path, attempt()).listener is None
+
+
+def gang(node_rank: int, **changes: object) -> TrainerGang:
+    own = f"127.0.0.{2 + node_rank}"
+    values = {"address": "127.0.0.2", "port": 5009, "nodes": 2, "node_rank": node_rank, "own_address": own}
+    return TrainerGang(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_each_node_of_a_trainer_starts_the_ranks_of_its_slots(tmp_path: Path) -> None:
+    file = written(tmp_path, attempt(ports={}, gang=gang(1), spec=tiny_spec(GANG)))
+    assert file.gang is not None and (file.gang.interface, file.controller_url) == ("lo", "")
+    context = JobContext(
+        attempt=file, attempt_file=tmp_path, job_directory=tmp_path, slots=["cpu-0", "cpu-1"]
+    )
+    assert trainer_command(context)[1:-4] == [
+        "-m", "trainers.distributed.launch", "--nodes", "2", "--node-rank", "1", "--address", "127.0.0.2", "--port",
+        "5009", "2", "trainers.sft",
+    ]  # fmt: skip
+
+
+def test_a_peer_address_that_has_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="has the peer address 192"):
+        written(tmp_path, attempt(gang=gang(1, own_address="192.0.2.7")))
+
+
+def test_the_port_where_ranks_meet_is_checked_on_the_first_node() -> None:
+    port = reserve_port()
+    ports = {"rendezvous": port}
+    with socket.create_server(("127.0.0.2", port)):
+        assert attempt_port_conflict(attempt(ports=ports, gang=gang(0, port=port))).startswith(
+            f"port {port} (rendezvous) cannot be bound at its peer address 127.0.0.2"
+        )
+        assert attempt_port_conflict(attempt(ports={}, gang=gang(1, port=port))) == ""
 
 
 def test_a_port_that_is_taken_at_the_peer_address_is_named() -> None:

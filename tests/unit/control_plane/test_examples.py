@@ -84,6 +84,12 @@ BY_HAND: dict[str, Any] = {
             "histogram": [],
         }},
         "completions": {}, "created_at": "2026-01-01T12:00:00Z", "ended_at": "2026-01-01T12:00:01Z",
+        "columns": [{
+            "name": "answer", "rows": 32, "missing": 0, "distinct": 2, "distinct_exact": True, "shortest": 1,
+            "median": 1,
+            "p95": 2, "longest": 2, "mean": 1.3, "numeric": 32, "minimum": 4.0, "maximum": 12.0,
+            "frequent": [{"value": "4", "rows": 22}, {"value": "12", "rows": 10}], "frequent_exact": True,
+        }],
     },
     "agent_complete_import": {"state": "CHECKING", "message": ""},
     "accept_invitation": {**_INVITED, "username": "dana", "token": "ool_…"},

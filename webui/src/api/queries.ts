@@ -223,8 +223,9 @@ export const models = queryOptions({
   queryFn: ({ signal }) => get("/api/v1/models", { query: { limit: 200 } }, signal),
 });
 
-export const functions = (kind?: SourceKind) =>
-  pages(["functions", kind ?? ""], (cursor, signal) => get("/api/v1/functions", { query: { kind, cursor, limit: 100 } }, signal));
+/** Without archived ones, so what a form offers can be chosen. `archived`: only those. */
+export const functions = (kind?: SourceKind, archived?: "only") =>
+  pages(["functions", kind ?? "", archived ?? ""], (cursor, signal) => get("/api/v1/functions", { query: { kind, archived, cursor, limit: 100 } }, signal));
 
 export const functionById = (id: string) =>
   queryOptions({ queryKey: ["functions", "one", id], queryFn: ({ signal }) => get("/api/v1/functions/{function_id}", { path: { function_id: id } }, signal) });

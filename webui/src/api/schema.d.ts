@@ -727,7 +727,7 @@ export interface paths {
         };
         /**
          * List checkpoints
-         * @description Checkpoints of the project, newest first. Filter by run, kind, state and alias.
+         * @description Checkpoints of the project, newest first. Filter by run, kind, content, state and alias.
          *
          *     Costs 1 unit of the rate limit.
          */
@@ -872,6 +872,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         post: operations["create_checkpoint_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/checkpoints/{checkpoint_id}/merged": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the merged model of an adapter
+         * @description A tar of a Hugging Face directory: the base model with the adapter merged into its weights. It is merged while it is sent, so a download does not resume. MANIFEST.json, its last file, has the SHA-256 of the others.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["download_merged_checkpoint"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1430,10 +1452,22 @@ export interface paths {
         get: operations["get_function"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete a function
+         * @description With all its versions. 409 when runs, drafts, gates, sweeps or templates refer to it: archive it instead.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        delete: operations["delete_function"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Archive or restore a function
+         * @description Archived functions are hidden from the list and take no new version. Specs that name them still run.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        patch: operations["change_function"];
         trace?: never;
     };
     "/api/v1/health": {
@@ -2146,6 +2180,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_name}/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the budgets of a pool, with what is used of them this month
+         * @description Those of every team for pool admins; else those of your team, and of its projects that you can see.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["list_budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{pool_name}/join-tokens": {
         parameters: {
             query?: never;
@@ -2239,6 +2295,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         put: operations["set_pool_price"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/projects/{project_id}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the monthly budget of a project of your team in a pool
+         * @description As a team's, for the runs of this project. What the project uses counts toward the team's budget too.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_project_budget"];
         post?: never;
         delete?: never;
         options?: never;
@@ -2341,6 +2419,28 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         delete: operations["unbind_pool_team"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the monthly budget of a team in a pool
+         * @description When it is used up, the team's runs in the pool save a checkpoint and pause, its playgrounds and reward tests end, and its queued runs wait until the month ends or the budget is raised. Fields that are left out keep their value; without any limit the budget is removed.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        put: operations["set_team_budget"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4387,6 +4487,16 @@ export interface components {
             model_files: {
                 [key: string]: number;
             };
+            /** @default [] */
+            adapters: components["schemas"]["AgentArtifact"][];
+            /**
+             * @default {
+             *       "kind": "",
+             *       "id": "",
+             *       "sha256": ""
+             *     }
+             */
+            initial_weights: components["schemas"]["AgentWeightsReference"];
             resume: components["schemas"]["AgentArtifact"] | null;
             /** @default {} */
             sources: {
@@ -4417,6 +4527,8 @@ export interface components {
             listener: components["schemas"]["AgentPeerListener"] | null;
             /** @default null */
             trainer_node: components["schemas"]["AgentTrainerNode"] | null;
+            /** @default null */
+            gang: components["schemas"]["AgentTrainerGang"] | null;
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -4445,7 +4557,7 @@ export interface components {
          * EndReason
          * @enum {unknown}
          */
-        AgentEndReason: "all_filtered" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
+        AgentEndReason: "all_filtered" | "budget_exhausted" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
         /** Fault */
         AgentFault: {
             pointer: string;
@@ -4589,6 +4701,17 @@ export interface components {
             memory_bytes: number;
         };
         /**
+         * TrainerGang
+         * @description The nodes of a trainer whose ranks are on several. They exchange tensors in the peer network, unencrypted.
+         */
+        AgentTrainerGang: {
+            address: string;
+            port: number;
+            nodes: number;
+            node_rank: number;
+            own_address: string;
+        };
+        /**
          * TrainerNode
          * @description For a node that has only engines of the attempt: where its controller, rewards and weights are.
          */
@@ -4598,6 +4721,18 @@ export interface components {
                 [key: string]: number;
             };
             certificate: string;
+        };
+        /**
+         * WeightsReference
+         * @description The weights that a run starts from.
+         */
+        AgentWeightsReference: {
+            /** @default  */
+            kind: string;
+            /** @default  */
+            id: string;
+            /** @default  */
+            sha256: string;
         };
         Alert: {
             id: string;
@@ -4759,6 +4894,68 @@ export interface components {
         BootStageStateEnum: "waiting" | "active" | "done" | "failed" | "stopped";
         /** @enum {string} */
         BucketEnum: "hour" | "day";
+        Budget: {
+            team: components["schemas"]["Named"];
+            /** @description null: of the whole team */
+            project: components["schemas"]["Named"] | null;
+            /**
+             * Format: decimal
+             * @description of GPU slots, in a calendar month (UTC); null: no limit
+             */
+            gpu_hours: string | null;
+            /**
+             * Format: decimal
+             * @description in a calendar month (UTC); null: no limit
+             */
+            cost: string | null;
+            /** @description of the installation: OOLONG_CURRENCY */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description start of the month
+             */
+            since: string;
+            /**
+             * Format: date-time
+             * @description end of the month
+             */
+            until: string;
+            /** Format: double */
+            used_gpu_hours: number;
+            /**
+             * Format: double
+             * @description slots without a price cost nothing
+             */
+            used_cost: number;
+            /**
+             * Format: double
+             * @description of the limit that is used most; above 1: more than the budget
+             */
+            used_frac: number;
+            /** @description warning: at least 80 % is used; exhausted: runs pause, and new ones wait */
+            state: components["schemas"]["BudgetStateEnum"];
+            /** @description one sentence; empty while the budget is within its limits */
+            message: string;
+        };
+        BudgetChangeRequest: {
+            /**
+             * Format: decimal
+             * @description of GPU slots, in a calendar month (UTC); null removes the limit
+             */
+            gpu_hours?: string | null;
+            /**
+             * Format: decimal
+             * @description in a calendar month (UTC), in the currency of the installation; null removes the limit
+             */
+            cost?: string | null;
+        };
+        BudgetPage: {
+            data: components["schemas"]["Budget"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @enum {string} */
+        BudgetStateEnum: "within" | "warning" | "exhausted";
         /** @enum {string} */
         CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
@@ -4828,6 +5025,10 @@ export interface components {
             step: number;
             /** @description training: its run continues from it, others begin with its weights; weights: runs only begin with it */
             kind: components["schemas"]["CheckpointKind"];
+            /** @description model: all weights; adapter: a LoRA adapter for the weights of `base` */
+            content: components["schemas"]["ContentEnum"];
+            /** @description of an adapter: what it was trained on */
+            base: components["schemas"]["CheckpointBase"] | null;
             /** @description of its manifest */
             sha256: string;
             /** @description of the download; empty while LOCAL */
@@ -4857,6 +5058,13 @@ export interface components {
             epoch: number;
             /** @default false */
             final: boolean;
+        };
+        CheckpointBase: {
+            kind: components["schemas"]["ModelKind"];
+            id: string;
+            name: string;
+            /** @description of its manifest */
+            sha256: string;
         };
         CheckpointChangeRequest: {
             pinned: boolean;
@@ -4893,13 +5101,42 @@ export interface components {
             checkpoint?: string;
         };
         /** @enum {string} */
-        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "delayed";
+        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "budget" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
             type: string;
             /** @description previewed rows without a value */
             missing: number;
+        };
+        ColumnStatistics: {
+            name: string;
+            rows: number;
+            /** @description null or empty */
+            missing: number;
+            distinct: number;
+            /** @description false: an estimate with a standard error of 1.6 % */
+            distinct_exact: boolean;
+            /** @description characters, of the values that are there */
+            shortest: number;
+            median: number;
+            p95: number;
+            longest: number;
+            /** Format: double */
+            mean: number;
+            /** @description values that are finite numbers */
+            numeric: number;
+            /**
+             * Format: double
+             * @description of the numbers
+             */
+            minimum: number | null;
+            /** Format: double */
+            maximum: number | null;
+            /** @description most frequent first, at most 10 */
+            frequent: components["schemas"]["FrequentValue"][];
+            /** @description false: counts are lower bounds */
+            frequent_exact: boolean;
         };
         CompletionLengths: {
             /**
@@ -4921,6 +5158,8 @@ export interface components {
             /** @description where the row with the same prompt and another answer is */
             earlier: string;
         };
+        /** @enum {string} */
+        ContentEnum: "model" | "adapter";
         CreatePoolRequest: {
             name: string;
             all_teams?: boolean;
@@ -5299,6 +5538,11 @@ export interface components {
             /** @description go on with next_cursor, even when data is empty */
             has_more: boolean;
         };
+        FrequentValue: {
+            /** @description its first 200 characters */
+            value: string;
+            rows: number;
+        };
         Function: {
             id: string;
             name: string;
@@ -5307,8 +5551,17 @@ export interface components {
             created_by: string;
             /** Format: date-time */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description hidden from the list since; specs that name it still run
+             */
+            archived_at: string | null;
             /** @description newest first */
             versions: components["schemas"]["FunctionVersion"][];
+        };
+        FunctionChangeRequest: {
+            /** @description hide it from the list, or show it again */
+            archived: boolean;
         };
         FunctionPage: {
             data: components["schemas"]["Function"][];
@@ -5856,6 +6109,8 @@ export interface components {
             completions: {
                 [key: string]: components["schemas"]["Lengths"];
             };
+            /** @description of the rows, whatever the tokenizer; empty until DONE */
+            columns: components["schemas"]["ColumnStatistics"][];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -7845,7 +8100,7 @@ export interface components {
         WaitExplanation: {
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
-            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; delayed: a retry that waits for its time */
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
             code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             /** @description why it waits; empty when it starts now */
             message: string;
@@ -8187,6 +8442,7 @@ export interface components {
              *       "min_gpu_memory_gib": null,
              *       "gpu_model": null,
              *       "exclude_nodes": [],
+             *       "nodes": 1,
              *       "priority": 500
              *     }
              */
@@ -8644,6 +8900,11 @@ export interface components {
              * @default []
              */
             exclude_nodes: string[];
+            /**
+             * @description over how many nodes at most the trainer's ranks may be spread where no node of the pool is large enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter
+             * @default 1
+             */
+            nodes: number;
             /**
              * @description higher goes first
              * @default 500
@@ -9397,6 +9658,8 @@ export interface components {
             gpu_model?: string | null;
             /** @description names or ids of nodes of the pool on which the run is never placed */
             exclude_nodes?: string[] | null;
+            /** @description over how many nodes at most the trainer's ranks may be spread where no node of the pool is large enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter */
+            nodes?: number | null;
             /** @description higher goes first */
             priority?: number | null;
         };
@@ -9728,7 +9991,9 @@ export type AgentPeerListener = components['schemas']['AgentPeerListener'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
+export type AgentTrainerGang = components['schemas']['AgentTrainerGang'];
 export type AgentTrainerNode = components['schemas']['AgentTrainerNode'];
+export type AgentWeightsReference = components['schemas']['AgentWeightsReference'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -9751,6 +10016,10 @@ export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
 export type BootStageStateEnum = components['schemas']['BootStageStateEnum'];
 export type BucketEnum = components['schemas']['BucketEnum'];
+export type Budget = components['schemas']['Budget'];
+export type BudgetChangeRequest = components['schemas']['BudgetChangeRequest'];
+export type BudgetPage = components['schemas']['BudgetPage'];
+export type BudgetStateEnum = components['schemas']['BudgetStateEnum'];
 export type CalendarState = components['schemas']['CalendarState'];
 export type CanonicalRow = components['schemas']['CanonicalRow'];
 export type CanonicalRowPage = components['schemas']['CanonicalRowPage'];
@@ -9759,6 +10028,7 @@ export type Check = components['schemas']['Check'];
 export type CheckOrder = components['schemas']['CheckOrder'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
+export type CheckpointBase = components['schemas']['CheckpointBase'];
 export type CheckpointChangeRequest = components['schemas']['CheckpointChangeRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointKind = components['schemas']['CheckpointKind'];
@@ -9768,8 +10038,10 @@ export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type CodeEnum = components['schemas']['CodeEnum'];
 export type Column = components['schemas']['Column'];
+export type ColumnStatistics = components['schemas']['ColumnStatistics'];
 export type CompletionLengths = components['schemas']['CompletionLengths'];
 export type Conflict = components['schemas']['Conflict'];
+export type ContentEnum = components['schemas']['ContentEnum'];
 export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
@@ -9805,7 +10077,9 @@ export type FieldError = components['schemas']['FieldError'];
 export type FinishReasonEnum = components['schemas']['FinishReasonEnum'];
 export type FoundLine = components['schemas']['FoundLine'];
 export type FoundLines = components['schemas']['FoundLines'];
+export type FrequentValue = components['schemas']['FrequentValue'];
 export type Function = components['schemas']['Function'];
+export type FunctionChangeRequest = components['schemas']['FunctionChangeRequest'];
 export type FunctionPage = components['schemas']['FunctionPage'];
 export type FunctionUploadRequest = components['schemas']['FunctionUploadRequest'];
 export type FunctionVersion = components['schemas']['FunctionVersion'];
@@ -10523,6 +10797,12 @@ export interface operations {
                      *           "model": null,
                      *           "model_path": "/models/tiny",
                      *           "model_files": {},
+                     *           "adapters": [],
+                     *           "initial_weights": {
+                     *             "kind": "base_model",
+                     *             "id": "bm_01jy0000000000000000000006",
+                     *             "sha256": ""
+                     *           },
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
@@ -10609,7 +10889,8 @@ export interface operations {
                      *           "tokens_generated_before": 0,
                      *           "evaluators": false,
                      *           "listener": null,
-                     *           "trainer_node": null
+                     *           "trainer_node": null,
+                     *           "gang": null
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -11601,6 +11882,7 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
+                     *                 "nodes": 1,
                      *                 "device": null,
                      *                 "priority": 500,
                      *                 "gpu_model": null,
@@ -12897,6 +13179,8 @@ export interface operations {
                      *             "attempt_number": 1,
                      *             "step": 1,
                      *             "kind": "training",
+                     *             "content": "model",
+                     *             "base": null,
                      *             "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *             "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *             "bytes": 12,
@@ -12973,6 +13257,8 @@ export interface operations {
                      *         "attempt_number": 1,
                      *         "step": 1,
                      *         "kind": "training",
+                     *         "content": "model",
+                     *         "base": null,
                      *         "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *         "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *         "bytes": 12,
@@ -13058,6 +13344,8 @@ export interface operations {
                      *         "attempt_number": 1,
                      *         "step": 1,
                      *         "kind": "training",
+                     *         "content": "model",
+                     *         "base": null,
                      *         "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *         "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *         "bytes": 12,
@@ -13315,6 +13603,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 500,
                      *               "gpu_model": null,
@@ -13493,6 +13782,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "seed": 1
@@ -13614,6 +13904,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -13986,6 +14277,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -14096,6 +14388,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -14422,6 +14715,7 @@ export interface operations {
             query?: {
                 /** @description only the one that this alias names */
                 alias?: string;
+                content?: "adapter" | "model";
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 /** @description only those that ended their run, or only the others */
@@ -14456,6 +14750,8 @@ export interface operations {
                      *           "attempt_number": 1,
                      *           "step": 2,
                      *           "kind": "training",
+                     *           "content": "model",
+                     *           "base": null,
                      *           "sha256": "c3c908a8e78af191b4155a18bad097122980ed6fb63c10646f7131bbd8d1e74e",
                      *           "tar_sha256": "",
                      *           "bytes": 12,
@@ -14481,6 +14777,8 @@ export interface operations {
                      *           "attempt_number": 1,
                      *           "step": 1,
                      *           "kind": "training",
+                     *           "content": "model",
+                     *           "base": null,
                      *           "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *           "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *           "bytes": 12,
@@ -14550,6 +14848,8 @@ export interface operations {
                      *       "attempt_number": 1,
                      *       "step": 1,
                      *       "kind": "training",
+                     *       "content": "model",
+                     *       "base": null,
                      *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
@@ -14627,6 +14927,8 @@ export interface operations {
                      *       "attempt_number": 1,
                      *       "step": 1,
                      *       "kind": "training",
+                     *       "content": "model",
+                     *       "base": null,
                      *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
@@ -14934,6 +15236,42 @@ export interface operations {
             };
         };
     };
+    download_merged_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example ckpt_01jy0000000000000000000020 */
+                checkpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resolve_checkpoint: {
         parameters: {
             query: {
@@ -14961,6 +15299,8 @@ export interface operations {
                      *       "attempt_number": 1,
                      *       "step": 1,
                      *       "kind": "training",
+                     *       "content": "model",
+                     *       "base": null,
                      *       "sha256": "7414d8569cd233d5fad72c23af17e0dfcbf535eb8eafc02049dc2bb488808f71",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
@@ -15018,8 +15358,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=81d23c1fcc3e3175f2cd5c4b7f7d4e956c4433bc3997f64187cee4ef93f55132"
+                     *       "sha256": "2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16662,7 +17002,35 @@ export interface operations {
                      *       },
                      *       "completions": {},
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": "2026-01-01T12:00:00Z"
+                     *       "ended_at": "2026-01-01T12:00:00Z",
+                     *       "columns": [
+                     *         {
+                     *           "name": "answer",
+                     *           "rows": 32,
+                     *           "missing": 0,
+                     *           "distinct": 2,
+                     *           "distinct_exact": true,
+                     *           "shortest": 1,
+                     *           "median": 1,
+                     *           "p95": 2,
+                     *           "longest": 2,
+                     *           "mean": 1.3,
+                     *           "numeric": 32,
+                     *           "minimum": 4,
+                     *           "maximum": 12,
+                     *           "frequent": [
+                     *             {
+                     *               "value": "4",
+                     *               "rows": 22
+                     *             },
+                     *             {
+                     *               "value": "12",
+                     *               "rows": 10
+                     *             }
+                     *           ],
+                     *           "frequent_exact": true
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Measurement"];
@@ -16704,7 +17072,35 @@ export interface operations {
                      *       },
                      *       "completions": {},
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": "2026-01-01T12:00:00Z"
+                     *       "ended_at": "2026-01-01T12:00:00Z",
+                     *       "columns": [
+                     *         {
+                     *           "name": "answer",
+                     *           "rows": 32,
+                     *           "missing": 0,
+                     *           "distinct": 2,
+                     *           "distinct_exact": true,
+                     *           "shortest": 1,
+                     *           "median": 1,
+                     *           "p95": 2,
+                     *           "longest": 2,
+                     *           "mean": 1.3,
+                     *           "numeric": 32,
+                     *           "minimum": 4,
+                     *           "maximum": 12,
+                     *           "frequent": [
+                     *             {
+                     *               "value": "4",
+                     *               "rows": 22
+                     *             },
+                     *             {
+                     *               "value": "12",
+                     *               "rows": 10
+                     *             }
+                     *           ],
+                     *           "frequent_exact": true
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Measurement"];
@@ -17607,6 +18003,8 @@ export interface operations {
     list_functions: {
         parameters: {
             query?: {
+                /** @description archived functions are left out by default: list only them, or include them */
+                archived?: "include" | "only";
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 kind?: "loss" | "reward" | "workflow";
@@ -17634,6 +18032,7 @@ export interface operations {
                      *           "description": "",
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "archived_at": null,
                      *           "versions": [
                      *             {
                      *               "id": "fnv_01jy0000000000000000000009",
@@ -17798,6 +18197,7 @@ export interface operations {
                      *       "description": "",
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "archived_at": null,
                      *       "versions": [
                      *         {
                      *           "id": "fnv_01jy0000000000000000000009",
@@ -17824,6 +18224,130 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_function: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @example fn_01jy0000000000000000000007 */
+                function_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_function: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @example fn_01jy0000000000000000000007 */
+                function_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "archived": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["FunctionChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "fn_01jy0000000000000000000007",
+                     *       "name": "one",
+                     *       "kind": "reward",
+                     *       "description": "",
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "archived_at": "2026-01-01T12:00:00Z",
+                     *       "versions": [
+                     *         {
+                     *           "id": "fnv_01jy0000000000000000000009",
+                     *           "function": {
+                     *             "id": "fn_01jy0000000000000000000007",
+                     *             "name": "one"
+                     *           },
+                     *           "kind": "reward",
+                     *           "number": 1,
+                     *           "ref": "one@1",
+                     *           "sha256": "6b7ee6aa5a650f689f7de30dc0fc79622dd907b859f0686ee71d7f039a7ef1ec",
+                     *           "bytes": 54,
+                     *           "options": [],
+                     *           "any_option": false,
+                     *           "created_by": "alice",
+                     *           "created_at": "2026-01-01T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Function"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -20857,24 +21381,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 8.750608,
+                     *           "unpriced_slot_seconds": 4.911452,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2,
+                     *             "train": 2.455726,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 4.750608
+                     *             "other": 2.455726
                      *           },
                      *           "outcomes": {
-                     *             "trained": 4,
+                     *             "trained": 2.455726,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 4.750608
+                     *             "unknown": 2.455726
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -20906,24 +21430,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 8.750608,
+                     *         "unpriced_slot_seconds": 4.911452,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2,
+                     *           "train": 2.455726,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 4.750608
+                     *           "other": 2.455726
                      *         },
                      *         "outcomes": {
-                     *           "trained": 4,
+                     *           "trained": 2.455726,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 4.750608
+                     *           "unknown": 2.455726
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21061,7 +21585,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             8.79774
+                     *             4.941806
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -21517,6 +22041,49 @@ export interface operations {
             };
         };
     };
+    list_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BudgetPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     create_join_token: {
         parameters: {
             query?: never;
@@ -21835,6 +22402,79 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Prices"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_project_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example prj_01jy0000000000000000000003 */
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "gpu_hours": "100.00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BudgetChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": {
+                     *         "id": "prj_01jy0000000000000000000003",
+                     *         "name": "default"
+                     *       },
+                     *       "gpu_hours": "100.00",
+                     *       "cost": null,
+                     *       "currency": "USD",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "used_gpu_hours": 0,
+                     *       "used_cost": 0,
+                     *       "used_frac": 0,
+                     *       "state": "within",
+                     *       "message": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Budget"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -22184,6 +22824,77 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_team_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "gpu_hours": "500.00",
+                 *       "cost": "1200.00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BudgetChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "project": null,
+                     *       "gpu_hours": "500.00",
+                     *       "cost": "1200.00",
+                     *       "currency": "USD",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
+                     *       "used_gpu_hours": 0,
+                     *       "used_cost": 0,
+                     *       "used_frac": 0,
+                     *       "state": "within",
+                     *       "message": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -23570,6 +24281,7 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
+                     *                 "nodes": 1,
                      *                 "device": null,
                      *                 "priority": 500,
                      *                 "gpu_model": null,
@@ -24558,6 +25270,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 0,
                      *               "gpu_model": null,
@@ -24781,6 +25494,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 0,
                      *               "gpu_model": null,
@@ -25017,6 +25731,7 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "own",
+                     *               "nodes": 1,
                      *               "device": null,
                      *               "priority": 500,
                      *               "gpu_model": null,
@@ -25317,6 +26032,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25641,6 +26357,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25985,6 +26702,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -26423,6 +27141,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -26533,6 +27252,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -26928,6 +27648,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -27315,6 +28036,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -27757,6 +28479,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -28591,6 +29314,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -28981,6 +29705,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -29091,6 +29816,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -29405,6 +30131,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -29515,6 +30242,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -29811,6 +30539,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30262,6 +30991,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "own",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -30652,6 +31382,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -30762,6 +31493,7 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "nodes": 1,
                      *           "device": null,
                      *           "priority": 500,
                      *           "gpu_model": null,
@@ -31432,6 +32164,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -32211,6 +32944,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -32453,6 +33187,7 @@ export interface operations {
                      *           "min_gpu_memory_gib": null,
                      *           "gpu_model": null,
                      *           "exclude_nodes": [],
+                     *           "nodes": 1,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],

@@ -56,6 +56,13 @@ export const poolAdmins = (name: string) =>
 export const poolPrices = (name: string) =>
   queryOptions({ queryKey: ["pool", name, "prices"], queryFn: ({ signal }) => get("/api/v1/pools/{pool_name}/prices", { path: { pool_name: name } }, signal) });
 
+export const poolBudgets = (name: string) =>
+  queryOptions({
+    queryKey: ["pool", name, "budgets"],
+    queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/budgets", { path: { pool_name: name } }, signal)).data,
+    refetchInterval: 60_000, // time passes while slots are held
+  });
+
 export const projectQuotas = (pool: string, team: string) =>
   queryOptions({
     queryKey: ["pool", pool, "teams", team],

@@ -38,7 +38,7 @@ test("redraws beyond the budget of a frame wait for the next, each once and in t
   const frames: (() => void)[] = [];
   let now = 0;
   const drawn: string[] = [];
-  const queue = new RedrawQueue((then) => void frames.push(then), () => now, 8);
+  const queue = new RedrawQueue((then) => void frames.push(then), () => now, { budgetMilliseconds: 8, restMilliseconds: 0 });
   const draw = Object.fromEntries(["a", "b", "c"].map((name) => [name, () => { drawn.push(name); now += 5; }]));
   queue.add(draw["a"]!);
   queue.add(draw["b"]!);
@@ -49,4 +49,22 @@ test("redraws beyond the budget of a frame wait for the next, each once and in t
   withdraw();
   frames.shift()!();
   assert.deepEqual([drawn.length, frames.length], [2, 0]);
+});
+
+test("a redraw rests after it was done, while others go on", () => {
+  const frames: (() => void)[] = [];
+  let now = 0;
+  const drawn: string[] = [];
+  const queue = new RedrawQueue((then) => void frames.push(then), () => now, { budgetMilliseconds: 8, restMilliseconds: 100 });
+  const [a, b] = ["a", "b"].map((name) => () => void drawn.push(name));
+  queue.add(a!);
+  frames.shift()!();
+  queue.add(a!);
+  queue.add(b!);
+  now = 99;
+  frames.shift()!();
+  assert.deepEqual(drawn, ["a", "b"]);
+  now = 100;
+  frames.shift()!();
+  assert.deepEqual(drawn, ["a", "b", "a"]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import { alignColumns, bandPairs, plotColumns } from "./columns.ts";
+import { alignColumns, bandPairs, hasFewValues, isCrowded, plotColumns } from "./columns.ts";
 import { smooth } from "./series.ts";
 
 const single = { points: { x: [1, 2], y: [0, 4], at: [1, 2] } };
@@ -25,4 +25,21 @@ test("lines with other x values are aligned over all of them", () => {
   const columns = lines.map(({ points }, line) => ({ line, role: "raw" as const, values: points.y }));
   assert.deepEqual(alignColumns(lines, columns).map((column) => Array.from(column)), [[1, 2, 3, 4], [10, undefined, 30, undefined], [undefined, 2, 3, 4]]);
   assert.deepEqual(alignColumns([], []), [[]]);
+});
+
+test("a column with gaps has few values until it has three", () => {
+  assert.equal(hasFewValues([1, undefined, null, 2]), true);
+  assert.equal(hasFewValues([1, undefined, 0, 2]), false);
+});
+
+test("a chart is crowded by the points that are shown, not by those outside the zoom", () => {
+  assert.equal(isCrowded(20, [0, 999], 400), true);
+  assert.equal(isCrowded(20, [900, 999], 400), false);
+});
+
+test("lines that end at different points of the same x values share them", () => {
+  const [long, short] = [{ points: { x: [1, 2, 3], y: [7, 8, 9], at: [1, 2, 3] } }, { points: { x: [1, 2], y: [5, 6], at: [1, 2] } }];
+  const [xs, first, , second] = alignColumns([long, short], plotColumns([long, short], 0));
+  assert.equal(xs, long.points.x);
+  assert.deepEqual([first, [...second!]], [[7, 8, 9], [5, 6, undefined]]);
 });

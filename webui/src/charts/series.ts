@@ -38,16 +38,15 @@ export function insert(points: Points, x: number, y: number, at: number): boolea
 
 /** One line after the other. A single point beside buckets is a bucket of one point. */
 export function concatenate(lines: Points[]): Points {
-  const joined: Points = {
-    x: lines.flatMap(({ x }) => x), y: lines.flatMap(({ y }) => y), at: lines.flatMap(({ at }) => at),
-  };
-  if (lines.every(({ buckets }) => buckets === undefined)) return joined;
+  const joined = (column: (line: Points) => number[]) => ([] as number[]).concat(...lines.map(column));
+  const points: Points = { x: joined(({ x }) => x), y: joined(({ y }) => y), at: joined(({ at }) => at) };
+  if (lines.every(({ buckets }) => buckets === undefined)) return points;
   const buckets: Buckets = {
-    low: lines.flatMap((line) => line.buckets?.low ?? line.y),
-    high: lines.flatMap((line) => line.buckets?.high ?? line.y),
-    count: lines.flatMap((line) => line.buckets?.count ?? line.y.map(() => 1)),
+    low: joined((line) => line.buckets?.low ?? line.y),
+    high: joined((line) => line.buckets?.high ?? line.y),
+    count: joined((line) => line.buckets?.count ?? line.y.map(() => 1)),
   };
-  return { ...joined, buckets };
+  return { ...points, buckets };
 }
 
 /** The points from index `start` up to and without `end`. */

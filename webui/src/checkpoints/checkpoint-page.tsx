@@ -95,6 +95,8 @@ function Summary({ checkpoint }: { checkpoint: Checkpoint }) {
       <div className={classes.stack}>
         <Facts>
           <Fact label="Kind" help="training: its run resumes from it, and others start with its weights. weights: others start with it">{checkpoint.kind}</Fact>
+          <Fact label="Holds" help="A model has all weights. A LoRA adapter needs the model that it was trained on: runs that start from it merge both">{checkpoint.content === "adapter" ? "a LoRA adapter" : "a model"}</Fact>
+          {checkpoint.base !== null && <Fact label="Adapter for">{checkpoint.base.kind === "checkpoint" ? <Link to={checkpointPath(checkpoint.base.id)}>{checkpoint.base.name}</Link> : checkpoint.base.name}</Fact>}
           <Fact label="Policy version" help="The train step after which it was saved">{checkpoint.step}{checkpoint.final ? ", final" : ""}</Fact>
           <Fact label="Attempt">{checkpoint.attempt_number}</Fact>
           <Fact label="Size">{bytes(checkpoint.bytes)}</Fact>

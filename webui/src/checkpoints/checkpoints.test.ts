@@ -95,14 +95,19 @@ test("a plan counts what it keeps by reason and lists the largest first", () => 
   assert.deepEqual(largest(plan.free, 1).map(({ id }) => id), ["b"]);
 });
 
-const checkpoint = { id: "ckpt_1", run: { id: "run_1", name: "Letters: 'final' run" }, step: 40 };
+const checkpoint = { id: "ckpt_1", run: { id: "run_1", name: "Letters: 'final' run" }, step: 40, content: "model" as const };
+const commandsOf = (content: "model" | "adapter", name: string) => exportCommands({ ...checkpoint, content }, [{ name }]).map(({ command }) => command);
 
-test("an export writes the model, and the adapter only where there is one", () => {
+test("an export writes the model, or of an adapter the PEFT directory and the merged model", () => {
   assert.equal(exportFolder(checkpoint), "letters-final-run-step-40");
   assert.equal(exportFolder({ ...checkpoint, run: { id: "run_1", name: "試験" } }), "run_1-step-40");
-  assert.deepEqual(exportCommands(checkpoint, [{ name: "hf/config.json" }]), ["oolong checkpoint export ckpt_1 letters-final-run-step-40"]);
-  assert.equal(exportCommands(checkpoint, [{ name: "hf/config.json" }, { name: "adapter/adapter_model.safetensors" }])[1], "oolong checkpoint export ckpt_1 letters-final-run-step-40-adapter --adapter");
-  assert.deepEqual(exportCommands(checkpoint, [{ name: "trainer.json" }]), []);
+  assert.deepEqual(commandsOf("model", "hf/config.json"), ["oolong checkpoint export ckpt_1 letters-final-run-step-40"]);
+  assert.deepEqual(commandsOf("adapter", "adapter/adapter_model.safetensors"), [
+    "oolong checkpoint export ckpt_1 letters-final-run-step-40-adapter",
+    "oolong checkpoint export ckpt_1 letters-final-run-step-40 --merged",
+  ]);
+  assert.deepEqual(commandsOf("model", "trainer.json"), []);
+  assert.deepEqual(commandsOf("adapter", "trainer.json"), []);
 });
 
 test("a shell reads the address of a link as one word", () => {

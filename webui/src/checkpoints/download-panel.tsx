@@ -26,10 +26,10 @@ export function DownloadPanel({ checkpoint }: { checkpoint: Checkpoint }) {
   return (
     <Panel title="Download and export">
       <div className={classes.stack}>
-        {files !== undefined && commands.length === 0 && <Text size="sm" c="dimmed">It holds no model in <code className="mono">hf/</code>, so there is nothing to export.</Text>}
-        {commands.map((command) => (
+        {files !== undefined && commands.length === 0 && <Text size="sm" c="dimmed">It holds neither a model nor an adapter, so there is nothing to export.</Text>}
+        {commands.map(({ command, about }) => (
           <div key={command} data-testid="export">
-            <Text size="xs" c="dimmed" mb={4}>{command.endsWith("--adapter") ? "The LoRA adapter alone, as a PEFT directory" : "A Hugging Face directory with a model card, each file's SHA-256 verified"}</Text>
+            <Text size="xs" c="dimmed" mb={4}>{about}</Text>
             <CodeBlock text={command} label="Export command" />
           </div>
         ))}

@@ -14,14 +14,21 @@ export function exportFolder({ run, step }: Pick<Checkpoint, "run" | "step">): s
   return `${name || run.id}-step-${step}`;
 }
 
-/** The commands that write the model, and the LoRA adapter where there is one. Empty when the checkpoint holds no model. */
-export function exportCommands(checkpoint: Pick<Checkpoint, "id" | "run" | "step">, files: Pick<StoredFile, "name">[]): string[] {
+export interface ExportCommand { command: string; about: string }
+
+/** The commands that write the model, or the LoRA adapter and the merged model. Empty when the checkpoint holds neither. */
+export function exportCommands(checkpoint: Pick<Checkpoint, "id" | "run" | "step" | "content">, files: Pick<StoredFile, "name">[]): ExportCommand[] {
   const folder = exportFolder(checkpoint);
+  const command = `oolong checkpoint export ${checkpoint.id} ${folder}`;
   const has = (prefix: string) => files.some(({ name }) => name.startsWith(prefix));
-  return [
-    ...(has(MODEL_FOLDER) ? [`oolong checkpoint export ${checkpoint.id} ${folder}`] : []),
-    ...(has(ADAPTER_FOLDER) ? [`oolong checkpoint export ${checkpoint.id} ${folder}-adapter --adapter`] : []),
-  ];
+  if (checkpoint.content === "adapter") {
+    if (!has(ADAPTER_FOLDER)) return [];
+    return [
+      { command: `${command}-adapter`, about: "The LoRA adapter alone, as a PEFT directory" },
+      { command: `${command} --merged`, about: "A Hugging Face directory: the base model with the adapter merged into its weights" },
+    ];
+  }
+  return has(MODEL_FOLDER) ? [{ command, about: "A Hugging Face directory with a model card, each file's SHA-256 verified" }] : [];
 }
 
 /** Fetches a signed link. The same command again resumes an interrupted download, then the hash is compared. */

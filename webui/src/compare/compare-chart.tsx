@@ -17,9 +17,10 @@ import classes from "./compare-page.module.css";
 import type { ChartedRun } from "./use-compared-runs.ts";
 
 const BUDGET_MILLISECONDS = 6; // of a frame of 16, for redraws of charts
+const REST_MILLISECONDS = 300; // between two redraws of one chart
 const MARGIN_PIXELS = 200; // charts so near to the screen are drawn before they are seen
 
-const redraws = new RedrawQueue((then) => void requestAnimationFrame(then), () => performance.now(), BUDGET_MILLISECONDS);
+const redraws = new RedrawQueue((then) => void requestAnimationFrame(then), () => performance.now(), { budgetMilliseconds: BUDGET_MILLISECONDS, restMilliseconds: REST_MILLISECONDS });
 
 /** Counts up when points of the runs arrive, while the element is on the screen, a few charts at a time. */
 function usePacedVersion(runs: readonly ChartedRun[], isVisible: boolean): number {

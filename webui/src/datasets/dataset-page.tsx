@@ -12,6 +12,7 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { Aliases } from "./aliases.tsx";
+import { ColumnsPanel } from "./columns-panel.tsx";
 import { Splits } from "./datasets-page.tsx";
 import { DiffPanel } from "./diff-panel.tsx";
 import { RowsPanel } from "./rows-panel.tsx";
@@ -19,7 +20,7 @@ import { SplitsPanel } from "./splits-panel.tsx";
 import { StatisticsPanel } from "./statistics-panel.tsx";
 import { originText } from "./version-text.ts";
 
-const TABS = { rows: "Rows", statistics: "Token lengths", splits: "Splits and leaks", compare: "Compare" } as const;
+const TABS = { rows: "Rows", columns: "Columns", statistics: "Token lengths", splits: "Splits and leaks", compare: "Compare" } as const;
 
 /** The versions of a dataset. The selected one has its rows, statistics, splits and differences below. */
 export function DatasetPage() {
@@ -37,7 +38,7 @@ export function DatasetPage() {
       <PageHeader title={dataset.name} aside={readOnly === null && <Button component={Link} to={`/datasets/new?name=${encodeURIComponent(dataset.name)}`} leftSection={<IconPlus size={14} />}>Upload version</Button>}>
         {dataset.description}
       </PageHeader>
-      <div style={{ display: "grid", gap: 12 }}>
+      <div style={{ display: "grid", gridTemplateColumns: "minmax(0, 1fr)", gap: 12 }}>
         <Panel title="Versions" flush><Versions dataset={dataset} selected={version} readOnly={readOnly !== null} onSelect={(id) => set("version", id)} /></Panel>
         {version !== null && version !== undefined && (
           <>
@@ -45,6 +46,7 @@ export function DatasetPage() {
             <Tabs value={tab} onChange={(name) => set("tab", name ?? "rows")} keepMounted={false}>
               <Tabs.List mb={12}>{Object.entries(TABS).map(([name, label]) => <Tabs.Tab key={name} value={name}>{label}</Tabs.Tab>)}</Tabs.List>
               <Tabs.Panel value="rows"><RowsPanel key={version.id} version={version} /></Tabs.Panel>
+              <Tabs.Panel value="columns"><ColumnsPanel key={version.id} version={version} /></Tabs.Panel>
               <Tabs.Panel value="statistics"><StatisticsPanel key={version.id} version={version} readOnly={readOnly} /></Tabs.Panel>
               <Tabs.Panel value="splits"><SplitsPanel key={version.id} version={version} readOnly={readOnly} onDerived={(made) => set("version", made.id)} /></Tabs.Panel>
               <Tabs.Panel value="compare"><DiffPanel key={version.id} dataset={dataset} version={version} /></Tabs.Panel>

@@ -1,5 +1,5 @@
 import { Button, Group, Select } from "@mantine/core";
-import { IconDownload, IconPlus, IconTestPipe } from "@tabler/icons-react";
+import { IconArchive, IconDownload, IconPlus, IconTestPipe } from "@tabler/icons-react";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearchParams } from "react-router";
 
@@ -12,6 +12,7 @@ import { Fact, Facts, PageHeader, Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { TestsTable } from "../reward-tests/tests-table.tsx";
+import { ArchiveFunction } from "./archive-function.tsx";
 import { CodeView } from "./code-view.tsx";
 import classes from "./function-page.module.css";
 import { KINDS, signature, specLines, usesText } from "./kinds.ts";
@@ -31,6 +32,7 @@ export function FunctionPage() {
   if (data === undefined) return <ProblemNotice error={error} retry={() => void refetch()} />;
   const version = data.versions.find(({ number }) => String(number) === search.get("version")) ?? data.versions[0];
   const { label, runsIn, help } = KINDS[data.kind];
+  const isArchived = data.archived_at !== null;
   if (version === undefined) return <PageHeader title={data.name}>This function has no version.</PageHeader>;
   return (
     <>
@@ -38,11 +40,12 @@ export function FunctionPage() {
         title={data.name}
         aside={readOnly === null && (
           <>
-            {data.kind === "reward" && <Button component={Link} to={`/functions/tests/new?reward=${encodeURIComponent(version.ref)}`} variant="default" leftSection={<IconTestPipe size={14} />}>Test this reward</Button>}
-            <Button component={Link} to={`/functions/new?function=${data.id}`} leftSection={<IconPlus size={14} />}>New version</Button>
+            {!isArchived && data.kind === "reward" && <Button component={Link} to={`/functions/tests/new?reward=${encodeURIComponent(version.ref)}`} variant="default" leftSection={<IconTestPipe size={14} />}>Test this reward</Button>}
+            {!isArchived && <Button component={Link} to={`/functions/new?function=${data.id}`} leftSection={<IconPlus size={14} />}>New version</Button>}
           </>
         )}
       >
+        {isArchived && <span className={classes.archived} title={moment(data.archived_at)}><IconArchive size={13} aria-hidden /> Archived {ago(data.archived_at)}. </span>}
         {label}{data.description !== "" && `: ${data.description}`}
       </PageHeader>
       <div className={classes.page}>
@@ -74,9 +77,10 @@ export function FunctionPage() {
             <p className={classes.signature}><code className="mono">{signature(version)}</code></p>
             <p className={classes.note}>{runsIn} <a href={`/docs/${help}`} target="_blank" rel="noreferrer">Documentation</a></p>
           </Panel>
-          <Panel title="Use it in a run"><SpecSnippet text={specLines(version)} start={startWith(version)} /></Panel>
+          {!isArchived && <Panel title="Use it in a run"><SpecSnippet text={specLines(version)} start={startWith(version)} /></Panel>}
           <Uses key={version.ref} version={version} />
-          <p className={classes.note}>A version is immutable and stays as long as its project, so that the history of its runs stays complete.</p>
+          {readOnly === null && <ArchiveFunction entry={data} />}
+          <p className={classes.note}>A version is immutable. It stays as long as anything refers to it, so that the history of runs stays complete.</p>
         </div>
       </div>
     </>

@@ -11,6 +11,7 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { TestsTable } from "../reward-tests/tests-table.tsx";
+import classes from "./function-page.module.css";
 import { isKind, KIND_NAMES, KINDS, signature } from "./kinds.ts";
 
 /** Rewards, workflows and losses of the project, and the tests of rewards. */
@@ -18,7 +19,7 @@ export function FunctionsPage() {
   const [search, setSearch] = useSearchParams();
   const shown = search.get("show") ?? "all";
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
-  const choices = [{ value: "all", label: "All" }, ...KIND_NAMES.map((kind) => ({ value: kind as string, label: KINDS[kind].plural })), { value: "tests", label: "Reward tests" }];
+  const choices = [{ value: "all", label: "All" }, ...KIND_NAMES.map((kind) => ({ value: kind as string, label: KINDS[kind].plural })), { value: "tests", label: "Reward tests" }, { value: "archived", label: "Archived" }];
   return (
     <>
       <PageHeader
@@ -32,20 +33,22 @@ export function FunctionsPage() {
       >
         Your own rewards, workflows and losses: one Python file each, in immutable versions. A run references one of them, such as name@3.
       </PageHeader>
-      <SegmentedControl mb={12} aria-label="Show" value={shown} onChange={(value) => setSearch(value === "all" ? {} : { show: value }, { replace: true })} data={choices} />
-      {shown === "tests" ? <Panel flush><TestsTable empty="Test a reward on rows of a dataset before a run learns from it." /></Panel> : <List kind={isKind(shown) ? shown : undefined} readOnly={readOnly !== null} />}
+      <div className={classes.choices}><SegmentedControl aria-label="Show" value={shown} onChange={(value) => setSearch(value === "all" ? {} : { show: value }, { replace: true })} data={choices} /></div>
+      {shown === "tests" ? <Panel flush><TestsTable empty="Test a reward on rows of a dataset before a run learns from it." /></Panel> : <List key={shown} kind={isKind(shown) ? shown : undefined} archived={shown === "archived" ? "only" : undefined} readOnly={readOnly !== null} />}
     </>
   );
 }
 
-function List({ kind, readOnly }: { kind?: SourceKind; readOnly: boolean }) {
-  const query = useInfiniteQuery(queries.functions(kind));
+function List({ kind, archived, readOnly }: { kind?: SourceKind; archived?: "only"; readOnly: boolean }) {
+  const query = useInfiniteQuery(queries.functions(kind, archived));
   const list = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
     <>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <Panel flush>
-        {query.isPending ? <Waiting /> : query.data === undefined ? null : list.length === 0 ? (
+        {query.isPending ? <Waiting /> : query.data === undefined ? null : list.length === 0 && archived === "only" ? (
+          <Empty title="No archived functions">Archive a function on its page when no new run should take it. It stays for the runs that used it.</Empty>
+        ) : list.length === 0 ? (
           <Empty title={kind === undefined ? "No functions yet" : `No ${KINDS[kind].plural.toLowerCase()} yet`} action={!readOnly && <Button component={Link} to={`/functions/new?kind=${kind ?? "reward"}`}>New {KINDS[kind ?? "reward"].label.toLowerCase()}</Button>}>
             {kind === undefined
               ? "Runs use built-in rewards, workflows and losses. Where none fits, write one: the editor begins with a file that works."

@@ -29,7 +29,7 @@ export function Imports({ readOnly }: { readOnly: string | null }) {
   return (
     <Panel title="Imports from a hub" flush>
       <Table className="tabular" data-testid="imports">
-        <Table.Thead><Table.Tr><Table.Th>Model of the hub</Table.Th><Table.Th>Revision</Table.Th><Table.Th>State</Table.Th><Table.Th>Progress</Table.Th><Table.Th ta="right">Started</Table.Th><Table.Td /></Table.Tr></Table.Thead>
+        <Table.Thead><Table.Tr><Table.Th miw={180}>Model of the hub</Table.Th><Table.Th>Revision</Table.Th><Table.Th>State</Table.Th><Table.Th>Progress</Table.Th><Table.Th ta="right">Started</Table.Th><Table.Td /></Table.Tr></Table.Thead>
         <Table.Tbody>{list.map((entry) => <Row key={entry.id} entry={entry} readOnly={readOnly} />)}</Table.Tbody>
       </Table>
       <More query={query} />

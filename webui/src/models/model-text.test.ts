@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import { importPercent, importText, isUnderWay, keepReason, sourceText } from "./model-text.ts";
+import { importPercent, importText, isUnderWay, keepReason, shortSource, sourceText } from "./model-text.ts";
 
 const of = (state: string, bytes_done = 0, bytes_total = 0, message = "") => ({ state, bytes_done, bytes_total, message }) as Parameters<typeof importText>[0];
 
@@ -18,6 +18,12 @@ test("the source of a model is its hub with the commit, its path or an upload", 
   assert.equal(sourceText({ source: "hub", origin: "hub.example/acme/tiny@abc", path: "" }), "hub.example/acme/tiny@abc");
   assert.equal(sourceText({ source: "path", origin: "", path: "/models/tiny" }), "/models/tiny");
   assert.equal(sourceText({ source: "upload", origin: "", path: "" }), "upload");
+});
+
+test("a table shows the first digits of a commit, and any other revision whole", () => {
+  const from = (origin: string) => shortSource({ source: "hub", origin, path: "" });
+  assert.equal(from(`hub.example/acme/tiny@${"c0ffee".repeat(6)}abcd`), "hub.example/acme/tiny@c0ffeec0ffee");
+  assert.equal(from("hub.example/acme/tiny@main"), "hub.example/acme/tiny@main");
 });
 
 test("only a model that is ready stays", () => {

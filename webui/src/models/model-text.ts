@@ -25,6 +25,11 @@ export function sourceText({ source, origin, path }: Pick<Model, "source" | "ori
   return source === "hub" ? origin : source === "path" ? path : source;
 }
 
+/** The source for a table: of a commit only its first 12 digits. */
+export function shortSource(model: Parameters<typeof sourceText>[0]): string {
+  return sourceText(model).replace(/@([0-9a-f]{12})[0-9a-f]{28}$/, "@$1");
+}
+
 /** Why a model cannot be deleted; null if it can be tried. */
 export function keepReason({ state }: Pick<Model, "state">): string | null {
   return state === "READY" ? "A model that is ready stays: runs and checkpoints name it." : null;

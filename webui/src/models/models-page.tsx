@@ -15,7 +15,7 @@ import { StatusBadge } from "../common/status.tsx";
 import { useDialog } from "../common/use-dialog.ts";
 import { Imports } from "./imports.tsx";
 import { DeleteModel, ModelDetails } from "./model-details.tsx";
-import { keepReason, sourceText } from "./model-text.ts";
+import { keepReason, shortSource, sourceText } from "./model-text.ts";
 import { Register } from "./register.tsx";
 
 export function ModelsPage() {
@@ -51,8 +51,8 @@ export function ModelsPage() {
                     <Table.Td><State model={model} /></Table.Td>
                     <Table.Td>{model.family}</Table.Td>
                     <Table.Td ta="right">{compact(model.parameters)}</Table.Td>
-                    <Table.Td ta="right">{bytes(model.bytes)}</Table.Td>
-                    <Table.Td style={{ overflowWrap: "anywhere", maxWidth: 240 }}>{sourceText(model)}</Table.Td>
+                    <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>{bytes(model.bytes)}</Table.Td>
+                    <Table.Td style={{ overflowWrap: "anywhere", minWidth: 190, maxWidth: 260 }} title={sourceText(model)}>{shortSource(model)}</Table.Td>
                     <Table.Td>{model.sha256 ? <CopyId id={model.sha256} label={model.sha256.slice(0, 12)} /> : null}</Table.Td>
                     <Table.Td c="dimmed">{moment(model.created_at)}</Table.Td>
                     <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import type { Checkpoint, Dataset, Run } from "../api/schema.d.ts";
-import { checkpointEntries, datasetEntries, matches, MAX_PER_GROUP, nextEntry, pageEntries, runEntries } from "./entries.ts";
+import type { Checkpoint, Dataset, Run, RunView } from "../api/schema.d.ts";
+import { checkpointEntries, datasetEntries, matches, MAX_PER_GROUP, nextEntry, pageEntries, runEntries, viewEntries } from "./entries.ts";
 
 const PAGES = [{ to: "/", label: "Home", key: "h" }, { to: "/runs", label: "Runs", key: "r" }, { to: "/runs/new", label: "Start a run" }];
 
@@ -33,6 +33,11 @@ test("a dataset is found by its name, also without a version", () => {
   const datasets = [{ id: "ds_1", name: "letters", latest: null }, { id: "ds_2", name: "math", latest: { ref: "math@2", rows: 1200 } }] as Dataset[];
   assert.deepEqual(datasetEntries(datasets, "let").map(({ detail }) => detail), ["no version"]);
   assert.deepEqual(datasetEntries(datasets, "ma"), [{ id: "ds_2", label: "math", detail: "math@2 · 1,200 rows", to: "/datasets/ds_2" }]);
+});
+
+test("a saved view is found by its name and opens the list with its filters", () => {
+  const views = [{ id: "v1", name: "failed, by reward", query: { status: ["FAILED"], tag: ["a", "b"] }, owner: "ada" }, { id: "v2", name: "mine", query: {}, owner: "bob" }] as unknown as RunView[];
+  assert.deepEqual(viewEntries(views, "reward failed"), [{ id: "v1", label: "failed, by reward", detail: "view of ada", to: "/runs?status=FAILED&tag=a&tag=b" }]);
 });
 
 test("a stored checkpoint is found by alias, run and step, and a deleted one is not", () => {

@@ -1,5 +1,6 @@
-import type { Checkpoint, Dataset, Run } from "../api/schema.d.ts";
+import type { Checkpoint, Dataset, Run, RunView } from "../api/schema.d.ts";
 import { grouped, words } from "../common/format.ts";
+import { searchOf } from "../runs/saved-view-query.ts";
 
 /** One result: what it is, a second line of text, and the path that it opens. */
 export type Entry = { id: string; label: string; detail: string; to: string };
@@ -27,6 +28,14 @@ export function runEntries(runs: Run[]): Entry[] {
   return runs.slice(0, MAX_PER_GROUP).map((run) => ({
     id: run.id, label: run.name, detail: `${words(run.status.toLowerCase())} · ${run.dataset.ref}`, to: `/runs/${run.id}`,
   }));
+}
+
+/** Saved views of the run list by their name. Each opens the list with its filters and order. */
+export function viewEntries(views: RunView[], query: string): Entry[] {
+  return views
+    .filter(({ name }) => matches(query, name))
+    .slice(0, MAX_PER_GROUP)
+    .map((view) => ({ id: view.id, label: view.name, detail: `view of ${view.owner}`, to: `/runs?${searchOf(view).toString()}` }));
 }
 
 export function datasetEntries(datasets: Dataset[], query: string): Entry[] {

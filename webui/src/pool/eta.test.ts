@@ -13,7 +13,7 @@ const eta = (p50: number | null, p90: number | null, message = ""): Eta => ({
 test("a start has an estimate and a later bound", () => {
   assert.deepEqual(etaText(eta(12, 45), NOW), { text: "in 12 min", detail: "90 % within 45 min" });
   assert.deepEqual(etaText(eta(95, 30 * 60), NOW), { text: "in 1.6 h", detail: "90 % within 30 h" });
-  assert.deepEqual(etaText(eta(72 * 60, null), NOW), { text: "in 3 d", detail: "no later bound" });
+  assert.deepEqual(etaText(eta(72 * 60, null), NOW), { text: "in 3 d", detail: "may take longer" });
 });
 
 test("a start that is due comes any moment", () => {

@@ -12,7 +12,7 @@ export function etaText(eta: Eta, now: number): EtaText {
   if (eta.p50 === null && eta.p90 === null) return { text: "unknown", detail: eta.message };
   if (eta.p50 === null) return { text: `within ${span(eta.p90, now)}`, detail: "at the latest; no estimate" };
   const soon = Date.parse(eta.p50) - now < 30_000;
-  const detail = eta.p90 === null ? "no later bound" : `90 % within ${span(eta.p90, now)}`;
+  const detail = eta.p90 === null ? "may take longer" : `90 % within ${span(eta.p90, now)}`;
   return { text: soon ? "any moment" : `in ${span(eta.p50, now)}`, detail };
 }
 

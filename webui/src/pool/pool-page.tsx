@@ -96,7 +96,7 @@ function Queue({ pool }: { pool: Pool }) {
       {pool.queue.length === 0 ? <Empty title="The queue is empty">Runs that wait for slots are listed here with the reason and when they start.</Empty> : (
         <div className={classes.scroll}>
           <Table className="tabular" data-testid="queue">
-            <Table.Thead><Table.Tr><Table.Th w={50}>Position</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Reason</Table.Th><Table.Th w={150}>Starts</Table.Th><Table.Th ta="right">Waiting</Table.Th><Table.Td w={90} /></Table.Tr></Table.Thead>
+            <Table.Thead><Table.Tr><Table.Th w={50}>Position</Table.Th><Table.Th miw={140}>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th miw={260}>Reason</Table.Th><Table.Th miw={130} w={150}>Starts</Table.Th><Table.Th ta="right" miw={90}>Waiting</Table.Th><Table.Td w={90} /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {pool.queue.map((entry) => (
                 <Table.Tr key={entry.position}>

@@ -21,7 +21,7 @@ import { StalenessPanel } from "./staleness-panel.tsx";
 import { SyncPanel } from "./sync-panel.tsx";
 import { useRunClock } from "./use-run-clock.ts";
 
-const AXES: readonly AxisId[] = ["step", "time", "version", "tokens", "gpu-hours"];
+const AXES: readonly AxisId[] = ["step", "version", "time", "tokens", "gpu-hours"];
 const SFT_AXES: readonly AxisId[] = ["step", "time", "gpu-hours"];
 
 /** The live view of a run: pipeline, charts, staleness, ledger and weight sync. */

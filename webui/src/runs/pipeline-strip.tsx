@@ -65,7 +65,7 @@ export function PipelineStrip({ pipeline, groupsPerStep, ended }: { pipeline: Js
       ))}
       {sum(dropped) > 0 && (
         <div className={classes.dropped}>
-          {grouped(sum(dropped))} dropped: {dropped.map(([reason, count]) => `${words(reason).toLowerCase()} ${grouped(count)}`).join(", ")}
+          {grouped(sum(dropped))} {sum(dropped) === 1 ? "group" : "groups"} dropped: {dropped.map(([reason, count]) => `${words(reason).toLowerCase()} ${grouped(count)}`).join(", ")}
         </div>
       )}
     </section>

@@ -116,6 +116,8 @@ test("a run paused by reward errors shows its cause as an error", () => {
   assert.equal(reasonOf({ ...paused, reason_message: "" })?.text, "Reward error rate");
   assert.equal(isPausedByError({ ...paused, conditions: [] }), false);
   assert.equal(reasonOf({ ...run, status: "PAUSED" }), null);
+  const spent = { ...run, status: "PAUSED" as const, reason: "budget_exhausted", reason_message: "team red has used 12 of its 10 GPU-hours" };
+  assert.deepEqual(reasonOf(spent), { text: "team red has used 12 of its 10 GPU-hours", tone: "warn" });
   assert.equal(reasonOf({ ...paused, status: "PAUSING", conditions: [] })?.tone, "warn");
   assert.equal(reasonOf({ ...paused, status: "PAUSING", conditions: [], reason: "paused_by_user" }), null);
 });

@@ -25,6 +25,7 @@ export function reasonOf(run: Explained): Reason | null {
   if (run.status === "FAILED" || isPausedByError(run)) return { text: cause || "No cause was reported", tone: "bad" };
   const pausesByError = run.status === "PAUSING" && run.reason !== "paused_by_user";
   if ((run.status === "RECOVERING" || pausesByError) && cause !== "") return { text: cause, tone: "warn" };
+  if (run.status === "PAUSED" && run.reason === "budget_exhausted") return { text: cause, tone: "warn" };
   const condition = Object.keys(CONDITIONS).find((name) => run.conditions.includes(name));
   if (condition !== undefined) return CONDITIONS[condition]!;
   if (run.status === "QUEUED" && run.pending_reason !== "") {

@@ -38,6 +38,30 @@ export function SaveDialog({ search, own, onClose }: { search: URLSearchParams; 
   );
 }
 
+export function RenameDialog({ view, onClose }: { view: RunView; onClose: () => void }) {
+  const [name, setName] = useState(view.name);
+  const client = useQueryClient();
+  const rename = useMutation({
+    mutationFn: () => patch("/api/v1/saved-views/{view_id}", { path: { view_id: view.id }, body: { name: name.trim() } }),
+    onSuccess: async () => { await client.invalidateQueries({ queryKey: queries.savedViews.queryKey }); onClose(); },
+  });
+  return (
+    <Modal opened onClose={onClose} title={`Rename “${view.name}”`}>
+      <form onSubmit={(event) => { event.preventDefault(); rename.mutate(); }}>
+        <Stack gap="sm">
+          <ProblemNotice error={rename.error} />
+          <TextInput label="Name" required maxLength={120} value={name} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+          {view.shared && <Text size="sm">Everybody in the project sees the new name.</Text>}
+          <Group justify="flex-end" gap={8}>
+            <Button variant="default" onClick={onClose}>Cancel</Button>
+            <Button type="submit" loading={rename.isPending} disabled={name.trim() === "" || name.trim() === view.name}>Rename view</Button>
+          </Group>
+        </Stack>
+      </form>
+    </Modal>
+  );
+}
+
 export function RemoveDialog({ view, onClose }: { view: RunView; onClose: () => void }) {
   return (
     <Confirm

@@ -42,3 +42,24 @@ test("the owner deletes the view that the page shows, after its effect was said"
   fireEvent.click(screen.getByRole("button", { name: "Delete view" }));
   await waitFor(() => assert.ok(sent.some(({ method }) => method === "DELETE")));
 });
+
+test("the owner renames the view that the page shows, and its filters stay", async () => {
+  const sent = answerRequests({ "GET /api/v1/saved-views?limit=200": page(view()), "GET /api/v1/me": ME, "PATCH /api/v1/saved-views/v1": { body: view({ name: "bad runs" }) } });
+  renderPage(<SavedViews search={new URLSearchParams("status=FAILED&tag=a&tag=b")} onOpen={() => {}} />);
+  fireEvent.click(await screen.findByRole("button", { name: "failed, by reward" }));
+  fireEvent.click(await screen.findByRole("menuitem", { name: "Rename “failed, by reward”" }));
+  const submit = await screen.findByRole("button", { name: "Rename view" });
+  assert.equal(submit.hasAttribute("disabled"), true); // the name is still the same
+  await screen.findByText(/Everybody in the project sees the new name/);
+  fireEvent.change(screen.getByLabelText(/Name/), { target: { value: " bad runs " } });
+  fireEvent.click(submit);
+  await waitFor(() => assert.deepEqual(sent.find(({ method }) => method === "PATCH")?.body, { name: "bad runs" }));
+});
+
+test("the view of somebody else offers neither a new name nor deletion", async () => {
+  answerRequests({ "GET /api/v1/saved-views?limit=200": page(view({ owner: "bob" })), "GET /api/v1/me": ME });
+  renderPage(<SavedViews search={new URLSearchParams("status=FAILED&tag=a&tag=b")} onOpen={() => {}} />);
+  fireEvent.click(await screen.findByRole("button", { name: "failed, by reward" }));
+  await screen.findByRole("menuitem", { name: "Save these filters" });
+  assert.equal(screen.queryByRole("menuitem", { name: /Rename|Delete/ }), null);
+});

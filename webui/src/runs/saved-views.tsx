@@ -1,5 +1,5 @@
 import { Button, Menu, Text } from "@mantine/core";
-import { IconBookmark, IconTrash } from "@tabler/icons-react";
+import { IconBookmark, IconPencil, IconTrash } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 
@@ -9,15 +9,16 @@ import { useDialog } from "../common/use-dialog.ts";
 import { isSameView, searchOf } from "./saved-view-query.ts";
 
 const SaveDialog = lazy(() => import("./saved-view-dialogs.tsx").then(({ SaveDialog }) => ({ default: SaveDialog })));
+const RenameDialog = lazy(() => import("./saved-view-dialogs.tsx").then(({ RenameDialog }) => ({ default: RenameDialog })));
 const RemoveDialog = lazy(() => import("./saved-view-dialogs.tsx").then(({ RemoveDialog }) => ({ default: RemoveDialog })));
 
 type Props = { search: URLSearchParams; onOpen: (search: URLSearchParams) => void };
 
-/** The saved filters and order of the run list: open one, save those of the page, or delete one's own. */
+/** The saved filters and order of the run list: open one, save those of the page, or rename and delete one's own. */
 export function SavedViews({ search, onOpen }: Props) {
   const { data, error } = useQuery(queries.savedViews);
   const me = useQuery(queries.me).data?.user?.username;
-  const dialog = useDialog<{ save: true } | { remove: RunView }>();
+  const dialog = useDialog<{ save: true } | { rename: RunView } | { remove: RunView }>();
   const views = data ?? [];
   const current = views.find((view) => isSameView(search, view));
   return (
@@ -37,13 +38,14 @@ export function SavedViews({ search, onOpen }: Props) {
           ))}
           <Menu.Divider />
           <Menu.Item onClick={() => dialog.show({ save: true })}>Save these filters</Menu.Item>
+          {current !== undefined && current.owner === me && <Menu.Item leftSection={<IconPencil size={14} />} onClick={() => dialog.show({ rename: current })}>Rename “{current.name}”</Menu.Item>}
           {current !== undefined && current.owner === me && <Menu.Item color="red" leftSection={<IconTrash size={14} />} onClick={() => dialog.show({ remove: current })}>Delete “{current.name}”</Menu.Item>}
         </Menu.Dropdown>
       </Menu>
       <Suspense fallback={null}>
         {dialog.shown !== null && ("save" in dialog.shown
           ? <SaveDialog search={search} own={views.filter((view) => view.owner === me)} onClose={dialog.close} />
-          : <RemoveDialog view={dialog.shown.remove} onClose={dialog.close} />)}
+          : "rename" in dialog.shown ? <RenameDialog view={dialog.shown.rename} onClose={dialog.close} /> : <RemoveDialog view={dialog.shown.remove} onClose={dialog.close} />)}
       </Suspense>
     </>
   );

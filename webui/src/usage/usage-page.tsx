@@ -8,6 +8,7 @@ import { urlOf } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { Budgets } from "./budgets.tsx";
 import { outcomeHelp, outcomeLabel } from "./outcomes.ts";
 import { StackedBars } from "./stacked-bars.tsx";
 import { UsageTable } from "./usage-table.tsx";
@@ -45,6 +46,7 @@ export function UsagePage() {
         {total === undefined ? "Who used the pools, when, and what became of the time." : `${slotTime(total.slot_seconds)} of slots, ${slotTime(total.gpu_seconds)} of them GPUs, in ${total.runs} run${total.runs === 1 ? "" : "s"}${hasCost ? `, for ${money(total.cost, currency)}` : ""}. ${PERIODS.find(({ value }) => value === String(view.days))?.label}.`}
       </PageHeader>
       <div className={classes.page}>
+        <Budgets />
         <Panel title={`${MEASURE_LABELS[measure]} per ${series.data?.bucket ?? bucketOf(view)}`} aside={<>{hasCost && select("measure", "Measure", options(MEASURE_LABELS), 120)}{select("stack", "Stacked by", options(STACK_LABELS), 180)}</>}>
           <ProblemNotice error={series.error} retry={() => void series.refetch()} />
           {series.isPending ? <Waiting /> : series.data !== undefined && (parts.every((part) => part.total === 0) ? (

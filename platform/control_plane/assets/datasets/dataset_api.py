@@ -91,6 +91,29 @@ def _histogram(counts: list[tuple[int, int]], *, largest: int) -> list[dict[str,
     return bins
 
 
+class FrequentValueSerializer(ResponseSerializer):
+    value = serializers.CharField(help_text="its first 200 characters")
+    rows = serializers.IntegerField()
+
+
+class ColumnStatisticsSerializer(ResponseSerializer):
+    name = serializers.CharField()
+    rows = serializers.IntegerField()
+    missing = serializers.IntegerField(help_text="null or empty")
+    distinct = serializers.IntegerField()
+    distinct_exact = serializers.BooleanField(help_text="false: an estimate with a standard error of 1.6 %")
+    shortest = serializers.IntegerField(help_text="characters, of the values that are there")
+    median = serializers.IntegerField()
+    p95 = serializers.IntegerField()
+    longest = serializers.IntegerField()
+    mean = serializers.FloatField()
+    numeric = serializers.IntegerField(help_text="values that are finite numbers")
+    minimum = serializers.FloatField(allow_null=True, help_text="of the numbers")
+    maximum = serializers.FloatField(allow_null=True)
+    frequent = FrequentValueSerializer(many=True, help_text="most frequent first, at most 10")
+    frequent_exact = serializers.BooleanField(help_text="false: counts are lower bounds")
+
+
 class MeasurementSerializer(ResponseSerializer):
     id = serializers.CharField()
     state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "DONE", "FAILED"])
@@ -115,6 +138,9 @@ class MeasurementSerializer(ResponseSerializer):
         help_text="by split: tokens of all messages, without what a chat template adds",
     )
     completions = serializers.DictField(source="figures.completions", child=LengthsSerializer())
+    columns = ColumnStatisticsSerializer(
+        source="figures.columns", many=True, help_text="of the rows, whatever the tokenizer; empty until DONE"
+    )
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 

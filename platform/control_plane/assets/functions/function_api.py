@@ -18,12 +18,16 @@ from control_plane.assets.storage import store
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import or_not_found
+from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.schema import NONEMPTY, SOURCE_KINDS
+from control_plane.core.infra import clock
 from oolong.contracts.user_code import MAX_SOURCE_BYTES, SourceKind
+
+ARCHIVED = ("include", "only")
 
 
 class FunctionUploadSerializer(StrictSerializer):
@@ -62,7 +66,14 @@ class FunctionSerializer(ResponseSerializer):
     description = serializers.CharField()
     created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
+    archived_at = serializers.DateTimeField(
+        allow_null=True, help_text="hidden from the list since; specs that name it still run"
+    )
     versions = FunctionVersionSerializer(source="newest_versions", many=True, help_text="newest first")
+
+
+class FunctionChangeSerializer(StrictSerializer):
+    archived = serializers.BooleanField(help_text="hide it from the list, or show it again")
 
 
 class FunctionsView(ApiView):
@@ -71,8 +82,14 @@ class FunctionsView(ApiView):
     @endpoint(
         "list_functions",
         page=FunctionSerializer,
-        parameters=[OpenApiParameter("kind", str, enum=SOURCE_KINDS)],
-    )
+        parameters=[
+            OpenApiParameter("kind", str, enum=SOURCE_KINDS),
+            OpenApiParameter(
+                "archived", str, enum=ARCHIVED,
+                description="archived functions are left out by default: list only them, or include them",
+            ),
+        ],
+    )  # fmt: skip
     def get(self, request: Request) -> object:
         """List functions.
 
@@ -81,7 +98,8 @@ class FunctionsView(ApiView):
         found = selectors.functions(caller_of(request))
         if kind := choice(request, "kind", SOURCE_KINDS):
             found = found.filter(kind=kind)
-        return found
+        archived = choice(request, "archived", ARCHIVED)
+        return found if archived == "include" else found.filter(archived_at__isnull=archived != "only")
 
     @idempotent
     @endpoint(
@@ -101,7 +119,7 @@ class FunctionsView(ApiView):
 
 
 class FunctionView(ApiView):
-    scopes = {"GET": "functions:read"}
+    scopes = {"GET": "functions:read", "PATCH": "functions:write", "DELETE": "functions:write"}
 
     @endpoint("get_function", returns=FunctionSerializer)
     def get(self, request: Request, function_id: str) -> object:
@@ -110,6 +128,29 @@ class FunctionView(ApiView):
         The function with its versions, signature and description.
         """
         return selectors.function_for(caller_of(request), function_id)
+
+    @conditional
+    @endpoint("change_function", body=FunctionChangeSerializer, returns=FunctionSerializer)
+    def patch(self, request: Request, function_id: str) -> object:
+        """Archive or restore a function.
+
+        Archived functions are hidden from the list and take no new version. Specs that name them still run.
+        """
+        caller = caller_of(request)
+        function = selectors.function_for(caller, function_id)
+        fields = body_of(FunctionChangeSerializer, request)
+        services.set_archived(caller, function, fields["archived"], now=clock.now())
+        return selectors.function_for(caller, function_id)
+
+    @conditional
+    @endpoint("delete_function")
+    def delete(self, request: Request, function_id: str) -> None:
+        """Delete a function.
+
+        With all its versions. 409 when runs, drafts, gates, sweeps or templates refer to it: archive it instead.
+        """
+        caller = caller_of(request)
+        services.delete_function(caller, selectors.function_for(caller, function_id), now=clock.now())
 
 
 class ResolveFunctionView(ApiView):

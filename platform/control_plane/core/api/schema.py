@@ -30,6 +30,7 @@ ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
 GOALS = ["max", "min"]
 RUN_KINDS = ["rl", "sft", "eval", "reward_test", "playground"]
 CHECKPOINT_KINDS = ["training", "weights"]
+CHECKPOINT_CONTENTS = ["model", "adapter"]
 MODEL_KINDS = ["base_model", "checkpoint"]
 INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             "SlotPrice",
             [
-                ("id", models.BigAutoField(primary_key=True)),
+                ("id", models.BigAutoField(primary_key=True, auto_created=True, serialize=False, verbose_name="ID")),
                 ("device", models.CharField(max_length=16)),
                 ("gpu_model", models.CharField(max_length=200, default="", blank=True)),
                 ("per_hour", models.DecimalField(max_digits=12, decimal_places=4)),

@@ -11,7 +11,7 @@ from oolong.client.aio.connection import AsyncResource
 from oolong.client.aio.downloads import download
 from oolong.client.archives import Progress
 from oolong.client.downloads import Download
-from oolong.client.exports import Export
+from oolong.client.exports import Export, MergedExport
 from oolong.client.request_spec import delete, get, page, patch, post, put
 
 
@@ -126,17 +126,25 @@ class AsyncCheckpoints(AsyncResource):
         reference: str,
         folder: str | Path,
         *,
-        adapter: bool = False,
+        merged: bool = False,
         progress: Progress | None = None,
     ) -> Path:
-        """Its model as a Hugging Face directory with a model card; every file's sha256 is verified.
+        """Its model as a Hugging Face directory, or its LoRA adapter as a PEFT directory, with a model card.
 
-        With `adapter`, its LoRA adapter as a PEFT directory. Raises OolongError when the checkpoint has none.
+        With `merged`, the model of an adapter: its base model with the adapter merged into the weights, in the type
+        in which the run computed. Every file's sha256 is verified. Raises Conflict when there is nothing to merge or
+        the base model is not in the store, and OolongError when the folder is not empty.
         """
         checkpoint = await self.resolve(reference)
-        stored = await self.files(checkpoint.id)
         card = await self._send(get("checkpoints/{}/card", bytes, checkpoint.id))
-        export = Export(Path(folder), stored, progress, adapter=adapter)
+        if merged:
+            model = MergedExport(Path(folder), progress)
+            await download(
+                self._connection, get("checkpoints/{}/merged", bytes, checkpoint.id), model.download
+            )
+            return model.finish(card)
+        stored = await self.files(checkpoint.id)
+        export = Export(Path(folder), stored, progress, content=checkpoint.content)
         for file in export.files:
             await download(
                 self._connection, get("checkpoints/{}/download", bytes, checkpoint.id), export.part(file)

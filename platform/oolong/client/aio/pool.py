@@ -80,6 +80,20 @@ class AsyncPool(AsyncResource):
         body = {"device": device, "gpu_model": gpu_model, "per_hour": per_hour}
         return await self._send(put("pools/{}/prices", models.Prices, pool, body=body))
 
+    def budgets(self, pool: str = "default") -> AsyncIterator[models.Budget]:
+        """The monthly budgets that you can see, and what is used of them."""
+        return self._pages(get("pools/{}/budgets", models.Page[models.Budget], pool))
+
+    async def set_team_budget(self, pool: str, team_id: str, **changes: str | None) -> models.Budget:
+        """Change gpu_hours or cost of the team's monthly budget; None lifts the limit."""
+        return await self._send(put("pools/{}/teams/{}/budget", models.Budget, pool, team_id, body=changes))
+
+    async def set_project_budget(self, pool: str, project_id: str, **changes: str | None) -> models.Budget:
+        """Change gpu_hours or cost of the monthly budget of a project of your team; None lifts the limit."""
+        return await self._send(
+            put("pools/{}/projects/{}/budget", models.Budget, pool, project_id, body=changes)
+        )
+
     async def usage(
         self,
         *,

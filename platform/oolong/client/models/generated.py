@@ -92,12 +92,29 @@ class BootStage(ApiModel):
     detail: str
 
 
+class Budget(ApiModel):
+    team: Named
+    project: Named | None = None
+    gpu_hours: str | None = None
+    cost: str | None = None
+    currency: str
+    since: datetime
+    until: datetime
+    used_gpu_hours: float
+    used_cost: float
+    used_frac: float
+    state: str
+    message: str
+
+
 class Checkpoint(ApiModel):
     id: str
     run: Named
     attempt_number: int
     step: int
     kind: str
+    content: str
+    base: CheckpointBase | None = None
     sha256: str
     tar_sha256: str
     bytes: int
@@ -119,6 +136,13 @@ class CheckpointAlias(ApiModel):
     evidence: dict[str, Any] | None = None
     updated_by: str
     updated_at: datetime
+
+
+class CheckpointBase(ApiModel):
+    kind: str
+    id: str
+    name: str
+    sha256: str
 
 
 class CheckpointFiles(ApiModel):
@@ -148,6 +172,24 @@ class Column(ApiModel):
     name: str
     type: str
     missing: int
+
+
+class ColumnStatistics(ApiModel):
+    name: str
+    rows: int
+    missing: int
+    distinct: int
+    distinct_exact: bool
+    shortest: int
+    median: int
+    p95: int
+    longest: int
+    mean: float
+    numeric: int
+    minimum: float | None = None
+    maximum: float | None = None
+    frequent: list[FrequentValue]
+    frequent_exact: bool
 
 
 class CompletionLengths(ApiModel):
@@ -223,6 +265,7 @@ class DatasetStatistics(BackgroundJobBase):
     without_completion: int
     prompts: dict[str, TokenLengths]
     completions: dict[str, TokenLengths]
+    columns: list[ColumnStatistics]
     created_at: datetime
     ended_at: datetime | None = None
 
@@ -328,6 +371,11 @@ class FoundLines(ApiModel):
     has_more: bool
 
 
+class FrequentValue(ApiModel):
+    value: str
+    rows: int
+
+
 class Function(ApiModel):
     id: str
     name: str
@@ -335,6 +383,7 @@ class Function(ApiModel):
     description: str
     created_by: str
     created_at: datetime
+    archived_at: datetime | None = None
     versions: list[FunctionVersion]
 
 
@@ -1089,6 +1138,7 @@ class RunSpecPatchPlacementSection(ApiModel):
     min_gpu_memory_gib: float | None = None
     gpu_model: str | None = None
     exclude_nodes: list[str] | None = None
+    nodes: int | None = None
     priority: int | None = None
 
 

@@ -35,6 +35,12 @@ class PlacementSection(Section):
     exclude_nodes: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=120)]], Field(max_length=50)
     ] = Field([], description="names or ids of nodes of the pool on which the run is never placed")
+    nodes: Annotated[int, Field(ge=1, le=16)] = Field(
+        1,
+        description="over how many nodes at most the trainer's ranks may be spread where no node of the pool is large "
+        "enough; only over nodes that reach each other (--peer-address). The ranks exchange tensors there without "
+        "encryption, and rank 0 gathers each checkpoint in its host memory, 12 bytes per trained parameter",
+    )
     priority: Annotated[int, Field(ge=0, le=1000)] = Field(500, description="higher goes first")
 
     @model_validator(mode="after")

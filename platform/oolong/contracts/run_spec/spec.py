@@ -121,7 +121,7 @@ class RunSpec(Section):
         if not self.trains:
             raise refuse(
                 "option_of_training",
-                f"kind: {self.kind} trains nothing; leave lora out. Checkpoints of LoRA runs contain merged weights",
+                f"kind: {self.kind} trains nothing; leave lora out. Checkpoints of LoRA runs bring their base model",
                 "model", "lora",
             )  # fmt: skip
         if self.algorithm.critic is not None:
@@ -136,6 +136,32 @@ class RunSpec(Section):
                 "compile_with_lora",
                 "compile=true is not supported with model.lora; leave one of them out",
                 "trainer", "compile",
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_trainer_is_spread_over_nodes(self) -> Self:
+        nodes = self.placement.nodes
+        if nodes == 1:
+            return self
+        if not self.trains:
+            raise refuse(
+                "option_of_training",
+                f"nodes={nodes}: kind: {self.kind} has no trainer whose ranks could be spread; leave nodes out",
+                "placement", "nodes",
+            )  # fmt: skip
+        if nodes > self.trainer.num_ranks:
+            raise refuse(
+                "more_nodes_than_ranks",
+                f"nodes={nodes} is more than trainer.num_ranks={self.trainer.num_ranks}, and each node has a rank at "
+                "least; raise the one or lower the other",
+                "placement", "nodes",
+            )  # fmt: skip
+        if self.trainer.offload_optimizer:
+            raise refuse(
+                "offload_over_nodes",
+                f"nodes={nodes} is not supported with trainer.offload_optimizer; leave one of them out",
+                "placement", "nodes",
             )  # fmt: skip
         return self
 

@@ -127,6 +127,8 @@ ROUTES = {
     "GET /functions": "functions:read",
     "POST /functions": "functions:write",
     "GET /functions/{function_id}": "functions:read",
+    "PATCH /functions/{function_id}": "functions:write",
+    "DELETE /functions/{function_id}": "functions:write",
     "GET /function-versions/resolve": "functions:read",
     "GET /function-versions/{function_version_id}/source": "functions:read",
     "GET /checkpoints": "checkpoints:read",
@@ -137,6 +139,7 @@ ROUTES = {
     "GET /checkpoints/{checkpoint_id}/lineage": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}/card": "checkpoints:read",
     "GET /checkpoints/{checkpoint_id}/download": "checkpoints:read",
+    "GET /checkpoints/{checkpoint_id}/merged": "checkpoints:read",
     "POST /checkpoints/{checkpoint_id}/links": "checkpoints:read",
     "GET /checkpoint-downloads/{link}": OPEN,  # the signature is its credential
     "GET /checkpoint-downloads/{link}/files": OPEN,
@@ -189,6 +192,9 @@ ROUTES = {
     "PUT /pools/{pool_name}/teams/{team_id}/projects/{project_id}/quota": "pool:admin",
     "GET /pools/{pool_name}/prices": "pool:read",
     "PUT /pools/{pool_name}/prices": "pool:admin",
+    "GET /pools/{pool_name}/budgets": "pool:read",
+    "PUT /pools/{pool_name}/teams/{team_id}/budget": "pool:admin",
+    "PUT /pools/{pool_name}/projects/{project_id}/budget": "team:admin",
     "GET /pools/{pool_name}/admins": "pool:admin",
     "POST /pools/{pool_name}/admins": "installation:admin",
     "DELETE /pools/{pool_name}/admins/{user_id}": "installation:admin",
@@ -349,19 +355,19 @@ STALE = {
 OF_POOLS = ("/pools/", "/pool/nodes/")
 
 # What each kind of caller gets of a pool, by what the route needs: "" stands for yes.
+POOL_NEEDS = ("pool:read", "team:admin", "pool:admin", "installation:admin")
 POOL_CALLERS: dict[str, dict[str, str]] = {
-    "viewer": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "operator": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "admin of the team": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "pool admin": {"pool:read": "", "pool:admin": "", "installation:admin": "403"},
-    "pool admin of another pool": {"pool:read": "", "pool:admin": "403", "installation:admin": "403"},
-    "pool admin of another pool and team": {
-        "pool:read": "404",
-        "pool:admin": "404",
-        "installation:admin": "403",
-    },
-    "admin of another team": {"pool:read": "404", "pool:admin": "403", "installation:admin": "403"},
-    "admin of the installation": {"pool:read": "", "pool:admin": "", "installation:admin": ""},
+    name: dict(zip(POOL_NEEDS, answers, strict=True))
+    for name, answers in {
+        "viewer": ("", "403", "403", "403"),
+        "operator": ("", "403", "403", "403"),
+        "admin of the team": ("", "", "403", "403"),
+        "pool admin": ("", "403", "", "403"),
+        "pool admin of another pool": ("", "403", "403", "403"),
+        "pool admin of another pool and team": ("404", "404", "404", "403"),
+        "admin of another team": ("404", "403", "403", "403"),
+        "admin of the installation": ("", "", "", ""),
+    }.items()
 }
 
 # The object is there, and still this answers 404: the run has no such document, the question names no version.
@@ -375,6 +381,8 @@ BODIES: dict[str, Any] = {
     "PUT /pools/{pool_name}/teams/{team_id}/quota": {"limit_slots": 4},
     "PUT /pools/{pool_name}/teams/{team_id}/projects/{project_id}/quota": {"limit_slots": 4},
     "PUT /pools/{pool_name}/prices": {"device": "cpu", "per_hour": "0.5000"},
+    "PUT /pools/{pool_name}/teams/{team_id}/budget": {"gpu_hours": "100"},
+    "PUT /pools/{pool_name}/projects/{project_id}/budget": {"cost": "100"},
     "POST /pools/{pool_name}/admins": {"username": "viewer"},
     "POST /pools/{pool_name}/reservations": {"team": "red", "slots": 1, "duration_seconds": 60},
     "POST /pools/{pool_name}/maintenance": {"reason": "fans", "duration_seconds": 60},

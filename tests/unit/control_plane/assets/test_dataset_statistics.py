@@ -87,6 +87,10 @@ def test_lengths_are_counted_once_by_split_with_percentiles_and_a_share(
     assert train["share_over"] == 0.5 and found["prompts"]["eval"]["share_over"] == 1.0
     assert sum(one["rows"] for one in train["histogram"]) == 100 and len(train["histogram"]) <= 32
     assert found["completions"]["train"]["largest"] == 2 and found["without_completion"] == 55
+    by_name = {column["name"]: column for column in found["columns"]}
+    assert (by_name["completion"]["missing"], by_name["split"]["distinct"]) == (55, 2)
+    assert by_name["answer"]["frequent"] == [{"value": "1", "rows": 110}]
+    assert (by_name["answer"]["minimum"], by_name["answer"]["maximum"]) == (1.0, 1.0)
     assert (ask(alice, version).status_code, DatasetMeasurement.objects.count()) == (200, 1)
 
 

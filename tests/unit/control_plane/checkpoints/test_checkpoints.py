@@ -27,12 +27,6 @@ FILES = {
 }
 
 
-ADAPTER_FILES = {
-    "adapter/adapter_config.json": b'{"peft_type": "LORA"}',
-    "adapter/adapter_model.safetensors": bytes(range(256)) * 20,
-}
-
-
 def checkpoint_tar(marker: str = "", more: dict[str, bytes] | None = None) -> bytes:
     files = {**FILES, **(more or {}), "trainer.json": json.dumps({"marker": marker}).encode()}
     return pack_checkpoint(files)
@@ -573,29 +567,11 @@ def test_an_export_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong:
     assert not Path("model/config.json").exists()
 
 
-def test_the_adapter_of_a_lora_checkpoint_is_exported_alone(oolong: Any, stored: Any) -> None:
-    stored(more=ADAPTER_FILES)
-    assert oolong("checkpoint", "export", "letters@20", "adapter", "--adapter").code == 0
-    arrived = {f"adapter/{path.name}": path.read_bytes() for path in Path("adapter").iterdir()}
-    assert "letters, step 20" in arrived.pop("adapter/README.md").decode()
-    assert arrived == ADAPTER_FILES
-    assert oolong("checkpoint", "export", "letters@20", "model").code == 0
-    assert not Path("model/adapter_config.json").exists()
-
-
-def test_an_adapter_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong: Any, stored: Any) -> None:
-    path = Path(store.presign(stored(more=ADAPTER_FILES).tar_sha256))
-    path.write_bytes(path.read_bytes().replace(b"LORA", b"LOHA"))
-    done = oolong("checkpoint", "export", "letters@20", "adapter", "--adapter")
-    assert done.code == 1 and "adapter/adapter_config.json: sha256 is" in done.err
-    assert not Path("adapter/adapter_config.json").exists()
-
-
-def test_exporting_the_adapter_of_a_run_without_lora_is_an_error(oolong: Any, stored: Any) -> None:
-    stored()
-    done = oolong("checkpoint", "export", "letters@20", "adapter", "--adapter")
-    assert done.code == 1 and "holds no adapter/ directory" in done.err and "model.lora" in done.err
-    assert not Path("adapter").exists()
+def test_merging_the_checkpoint_of_a_run_without_lora_is_an_error(oolong: Any, stored: Any) -> None:
+    checkpoint = stored()
+    done = oolong("checkpoint", "export", "letters@20", "model", "--merged")
+    assert done.code == 2 and f"{checkpoint.pk} holds a whole model" in done.err
+    assert not Path("model").exists()
 
 
 def test_the_command_shows_what_would_be_freed_before_it_frees(oolong: Any, stored: Any) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from oolong.contracts.lora_adapter import AdapterBase
 from oolong.contracts.run_spec import LoraSection, RunSpec
+from oolong.merging.directories import merge_directories
+from oolong.merging.tensors import MergeError
 from tests.support.tiny_specs import tiny_run_spec
 from tests.unit.trainers.rl.test_learner import batch
 from tests.unit.trainers.test_checkpoint import record
@@ -19,7 +22,7 @@ from trainers.distributed.context import DistributedContext
 from trainers.distributed.fsdp import gather_full_tensors, load_sharded_policy
 from trainers.models.lora import BasePolicy, adapted_layers, add_adapters
 from trainers.models.packed_row import pack_row
-from trainers.models.policy import InvalidModel, Policy, load_policy, uninitialized_policy
+from trainers.models.policy import DTYPES, InvalidModel, Policy, load_policy, uninitialized_policy
 from trainers.phase_timer import PhaseTimer
 from trainers.rl.batch_plan import plan_batch
 from trainers.rl.learner import Learner, StepOutcome
@@ -115,13 +118,7 @@ def test_checkpoint_holds_adapters_only_and_resumes_bit_equal(
     spec = lora_spec(offload_optimizer=offload)
     learner = make_learner(tiny_model, spec, context)
     step(learner, tiny_model, 0)
-    writer = checkpoint.CheckpointWriter(tmp_path, context=context, model_directory=tiny_model, keep_last=1)
-    tensors = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
-    writer.begin(
-        record(1), policy=learner.policy, optimizer=learner.optimizer, snapshot=None, weights=tensors
-    )
-    committed = writer.close()
-    assert committed is not None
+    committed = write_checkpoint(learner, 1, spec, context, tmp_path)
     resumed = make_learner(tiny_model, spec, context)
     checkpoint.load_state(
         committed.directory, policy=resumed.policy, optimizer=resumed.optimizer, context=context
@@ -142,20 +139,62 @@ def test_checkpoint_holds_adapters_only_and_resumes_bit_equal(
         )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_merging_a_checkpoint_gives_the_weights_of_the_trainer(
+    dtype: str, tiny_model: Path, context: DistributedContext, tmp_path: Path
+) -> None:
+    """Twice: the second run starts from what the first one's adapter makes."""
+    model, adapters = tiny_model, []
+    for number in (1, 2):
+        spec = lora_spec(dtype=dtype)
+        learner = make_learner(model, spec, context)
+        step(learner, tiny_model, 0)
+        expected = gather_full_tensors(learner.policy, dtype=DTYPES[dtype], keep=True)
+        committed = write_checkpoint(learner, number, spec, context, tmp_path / f"run-{number}")
+        checkpoint.verify(committed.directory)
+        assert not (committed.directory / "hf").exists()
+        adapters.append(committed.directory / "adapter")
+        model = tmp_path / f"merged-{number}"
+        model.mkdir()
+        merge_directories(tiny_model, adapters, model)
+        merged = load_file(model / "model.safetensors")
+        assert merged.keys() == expected.keys()
+        for name, tensor in expected.items():
+            assert merged[name].dtype == tensor.dtype
+            assert torch.allclose(merged[name].float(), tensor.float(), rtol=2**-7, atol=1e-6), name
+            assert (merged[name] == tensor).float().mean() > (0.2 if dtype == "float32" else 0.99), name
+    assert {path.name for path in tiny_model.iterdir()} - {"manifest.json"} <= {
+        path.name for path in model.iterdir()
+    }
+    assert load_policy(model).causal_lm.config.model_type == "qwen3"
+
+
+def test_adapter_of_another_model_is_refused_by_its_tensor(
+    trained: Learner, tiny_model: Path, context: DistributedContext, tmp_path: Path
+) -> None:
+    adapter = write_checkpoint(trained, 2, lora_spec(), context, tmp_path / "run").directory / "adapter"
+    other, target = tmp_path / "other", tmp_path / "merged"
+    other.mkdir(), target.mkdir()
+    tensors = load_file(tiny_model / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    save_file({**tensors, name: tensors[name][:-1].contiguous()}, other / "model.safetensors")
+    with pytest.raises(MergeError, match=rf"for another model: {name} is \[\d+, \d+\] in the base model"):
+        merge_directories(other, [adapter], target)
+    del tensors[name]
+    save_file(tensors, other / "model.safetensors")
+    with pytest.raises(MergeError, match=f"the base model has no tensor {name}"):
+        merge_directories(other, [adapter], target)
+
+
 def test_checkpoint_has_a_peft_adapter_that_computes_what_the_policy_computes(
     trained: Learner, tiny_model: Path, context: DistributedContext, tmp_path: Path
 ) -> None:
     expected = logprobs(trained.policy)
-    writer = checkpoint.CheckpointWriter(tmp_path, context=context, model_directory=tiny_model, keep_last=1)
-    tensors = gather_full_tensors(trained.policy, dtype=torch.float32, keep=True)
-    writer.begin(
-        record(2), policy=trained.policy, optimizer=trained.optimizer, snapshot=None, weights=tensors
-    )
-    committed = writer.close()
-    assert committed is not None
-    checkpoint.verify(committed.directory)
+    committed = write_checkpoint(trained, 2, lora_spec(), context, tmp_path)
     config = json.loads((committed.directory / "adapter/adapter_config.json").read_text())
     adapter = load_file(committed.directory / "adapter/adapter_model.safetensors")
+    base_file = json.loads((committed.directory / "adapter/base.json").read_text())
+    assert base_file == {"dtype": "float32", "kind": "base_model", "id": "mdl_1", "sha256": "5" * 64}
     assert (config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 4, 32.0)
     assert sorted(config["target_modules"]) == sorted(LoraSection().targets)
     assert len(adapter) == 2 * 2 * 7
@@ -169,6 +208,21 @@ def test_checkpoint_has_a_peft_adapter_that_computes_what_the_policy_computes(
                 weight += product * (config["lora_alpha"] / config["r"])
     assert not adapter
     assert logprobs(base) == pytest.approx(expected, abs=1e-5)
+
+
+def write_checkpoint(
+    learner: Learner, number: int, spec: RunSpec, context: DistributedContext, folder: Path
+) -> checkpoint.CommittedCheckpoint:
+    base = AdapterBase(kind="base_model", id="mdl_1", sha256="5" * 64, dtype=spec.trainer.compute_type)
+    writer = checkpoint.CheckpointWriter(
+        folder, context=context, model_directory=folder, adapter_base=base, keep_last=1
+    )
+    writer.begin(
+        record(number), policy=learner.policy, optimizer=learner.optimizer, snapshot=None, weights=None
+    )
+    committed = writer.close()
+    assert committed is not None
+    return committed
 
 
 def test_target_that_the_model_lacks_is_named(tiny_model: Path) -> None:

@@ -19,6 +19,7 @@ from control_plane.assets.background import JOB_FILE
 from control_plane.assets.background.blob_file import local_file
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
 from control_plane.assets.background.token_statistics import lengths
+from control_plane.assets.background.token_statistics.columns import measure_columns
 from control_plane.assets.background.token_statistics.job import (
     RESULT_FILE,
     Lengths,
@@ -74,11 +75,13 @@ def measure(job: MeasureJob, folder: Path) -> Measured:
         found = run_apart(both, folder, progress)
     if found["refused"]:
         raise _Refused(found["refused"])
+    with rows.open("rb") as lines:
+        columns = measure_columns(lines)
     return Measured(
         isolation="sandbox", vocabulary=found["vocabulary"], duplicates=found["duplicates"],
         conflicts=found["conflicts"],
         without_completion=found["without_completion"], prompts=_lengths(found, "prompts"),
-        completions=_lengths(found, "completions"),
+        completions=_lengths(found, "completions"), columns=columns,
     )  # fmt: skip
 
 

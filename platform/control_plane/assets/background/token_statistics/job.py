@@ -27,6 +27,31 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True):
     counts: list[tuple[int, int]]  # (length, rows of it), shortest first
 
 
+class FrequentValue(msgspec.Struct, frozen=True, kw_only=True):
+    value: str  # its first 200 characters
+    rows: int
+
+
+class ColumnStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one column of the canonical rows. Lengths are in characters, of the values that are there."""
+
+    name: str
+    rows: int
+    missing: int  # null or empty
+    distinct: int
+    distinct_exact: bool  # False: an estimate, standard error 1.6 %
+    shortest: int
+    median: int
+    p95: int
+    longest: int
+    mean: float
+    numeric: int  # values that are finite numbers
+    minimum: float | None  # of those; None without any
+    maximum: float | None
+    frequent: list[FrequentValue]  # most frequent first
+    frequent_exact: bool  # False: counts are lower bounds
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""  # why there are no figures
     isolation: str = ""
@@ -36,6 +61,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int = 0  # rows whose prompt and answer an earlier row had
     conflicts: int = 0  # rows whose prompt an earlier row had, with another answer
     without_completion: int = 0
+    columns: list[ColumnStatistics] = []
 
 
 def read_result(folder: Path) -> Measured | None:

@@ -68,8 +68,6 @@ SUITES = (
                 "tests/integration/agent",
                 "tests/integration/local_stack",
                 "tests/integration/ops",
-                "tests/integration/tunnel",
-                "tests/integration/stream",
             ),
         ),
     ),

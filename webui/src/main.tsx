@@ -1,7 +1,6 @@
 import "@fontsource-variable/inter";
 import "@fontsource-variable/jetbrains-mono";
 import "./app/mantine.css";
-import "@mantine/notifications/styles.css";
 import "./app/tokens.css";
 import "./app/locale.ts";
 

@@ -4,7 +4,7 @@ from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_TRANSITIONS, EndReas
 def test_every_end_reason_has_an_outcome_that_ends_the_run_or_rests_it():
     assert set(OUTCOMES) == set(EndReason)
     resting = {reason for reason, outcome in OUTCOMES.items() if outcome.status not in ENDED}
-    assert resting == {EndReason.PAUSED_BY_USER, EndReason.REWARD_ERROR_RATE}
+    assert resting == {EndReason.PAUSED_BY_USER, EndReason.REWARD_ERROR_RATE, EndReason.BUDGET_EXHAUSTED}
     assert {OUTCOMES[reason].status for reason in resting} == {RunStatus.PAUSED}
 
 

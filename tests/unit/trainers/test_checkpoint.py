@@ -138,9 +138,7 @@ def test_write_error_is_raised_in_wait(written: Written, monkeypatch: pytest.Mon
         written.writer.wait()
 
 
-def test_missing_shard_files_of_other_nodes_are_detected(
-    written: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_shard_files_are_detected(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = checkpoint.dcp.async_save
 
     def elsewhere(state: object, *, checkpoint_id: Path, **more: object) -> object:
@@ -152,7 +150,7 @@ def test_missing_shard_files_of_other_nodes_are_detected(
     monkeypatch.setattr(checkpoint.dcp, "async_save", elsewhere)
     written.begin(5)
     with pytest.raises(
-        IncompleteCheckpoint, match=r"1 of 1 shard files are missing from .* filesystem that all nodes share"
+        IncompleteCheckpoint, match=r"1 of 1 shard files are missing from .*/state \(__0_0\.distcp\)"
     ):
         written.writer.wait()
 

@@ -43,8 +43,9 @@ function Form() {
   const chosen = models.flatMap((option) => (option === null ? [] : refOf(option) ?? []));
   const first = chosen.find(({ kind }) => kind === "checkpoint");
   const runId = choices.checkpoints.find(({ id }) => id === first?.id)?.run.id;
-  const run = useQuery({ ...queries.run(runId ?? ""), enabled: runId !== undefined }).data;
+  const { data: run, isLoading } = useQuery({ ...queries.run(runId ?? ""), enabled: runId !== undefined });
   const reward = rewardOf(run);
+  const isUndecided = isLoading || choices.isNaming; // whether there is a reward to score with
   const navigate = useNavigate();
   const client = useQueryClient();
   const open = useMutation({
@@ -68,7 +69,7 @@ function Form() {
         {reward !== null && <Checkbox label={`Score replies with the reward of ${run?.name}`} description={`${reward.function ?? reward.name}: each reply shows its reward`} checked={wantsScores} onChange={(event) => setWantsScores(event.currentTarget.checked)} />}
         <Select label="Release the slot after" description="this long without a message" w={200} allowDeselect={false} data={IDLE} value={idle} onChange={(value) => setIdle(value ?? "600")} />
         <Text size="xs" c="dimmed">It waits while no slot is idle, and ends when a waiting run needs its slot.</Text>
-        <Group justify="flex-end"><Button type="submit" loading={open.isPending} disabled={models[0] === null}>Open playground</Button></Group>
+        <Group justify="flex-end"><Button type="submit" loading={open.isPending} disabled={models[0] === null || isUndecided}>Open playground</Button></Group>
       </Stack>
     </form>
   );
@@ -78,7 +79,8 @@ function Form() {
 function useChoices(linked: string[]) {
   const checkpoints = useQuery(queries.allCheckpoints);
   const models = useQuery(queries.models);
-  const named = useQueries({ queries: linked.map((id) => checkpointQuery(id)) }).flatMap(({ data }) => data ?? []);
+  const found = useQueries({ queries: linked.map((id) => checkpointQuery(id)) });
+  const named = found.flatMap(({ data }) => data ?? []);
   const listed = checkpoints.data?.data ?? [];
   const all: Checkpoint[] = [...named.filter(({ id }) => listed.every((one) => one.id !== id)), ...listed];
   const ready = (models.data?.data ?? []).filter(({ state }) => state === "READY");
@@ -89,6 +91,7 @@ function useChoices(linked: string[]) {
   return {
     checkpoints: all,
     options: groups.filter(({ items }) => items.length > 0),
+    isNaming: found.some(({ isLoading }) => isLoading),
     isPending: checkpoints.isPending || models.isPending,
     error: checkpoints.error ?? models.error,
     retry: () => { void checkpoints.refetch(); void models.refetch(); },

@@ -5,7 +5,7 @@ import { useState } from "react";
 import { useSearchParams } from "react-router";
 
 import { urlOf } from "../api/http.ts";
-import * as queries from "../api/queries.ts";
+import * as queries from "./usage-queries.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { Budgets } from "./budgets.tsx";

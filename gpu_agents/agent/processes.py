@@ -16,7 +16,7 @@ MARK = "OOLONG_JOB"  # environment variable that every process of a job inherits
 def marked(job_id: str) -> list[int]:
     """Pids of this user's live processes that were started with a job's mark."""
     expected = f"{MARK}={job_id}".encode()
-    return [pid for pid in list_pids() if find_process(pid) is not None and expected in _environment(pid)]
+    return [pid for pid in list_pids() if find_process(pid) is not None and expected in environment_of(pid)]
 
 
 def end_marked(job_id: str) -> int:
@@ -35,7 +35,7 @@ def end_marked(job_id: str) -> int:
     return len(killed)
 
 
-def _environment(pid: int) -> list[bytes]:
+def environment_of(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")

@@ -6,15 +6,14 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from gpu_agents.agent.processes import MARK
+from gpu_agents.agent.processes import MARK, environment_of
 from oolong.contracts.agent import SlotInventory, SlotProcess
 from oolong.gpu_slots import device_of
-from oolong.system.process_handle import list_pids
+from oolong.system.process_handle import list_pids, stat_fields
 
 COMMAND_CHARACTERS = 200
 MOST_PROCESSES = 64
@@ -49,50 +48,38 @@ class CpuReadings:
         ]
 
 
-@dataclass(frozen=True)
-class _Process:
-    parent: int
-    seconds: float  # of CPU time
-    memory: int  # resident bytes
-
-
 def _usage_by_job() -> dict[str, tuple[float, int]]:
     """CPU seconds and resident bytes of the live processes of each job."""
     found: dict[str, tuple[float, int]] = {}
+    jobs: dict[int, str] = {}
     for pid in list_pids():
-        process = _process(pid)
-        job = job_of(pid) if process is not None else ""
-        if process is not None and job:
+        fields = stat_fields(pid)
+        job = job_of(pid, jobs) if fields is not None else ""
+        if fields is not None and job:
             seconds, memory = found.get(job, (0.0, 0))
-            found[job] = (seconds + process.seconds, memory + process.memory)
+            found[job] = (
+                seconds + (int(fields[11]) + int(fields[12])) / _TICKS, memory + int(fields[21]) * _PAGE,
+            )  # fmt: skip
     return found
 
 
-def job_of(pid: int) -> str:
+def job_of(pid: int, known: dict[int, str] | None = None) -> str:
     """The job whose mark the process, or one above it, carries; empty: none. An engine has an environment of its own,
-    and that of an isolated job may be unreadable."""
-    while pid > 1:
-        if job := _mark_of(pid):
-            return job
-        process = _process(pid)
-        pid = process.parent if process is not None else 0
-    return ""
+    and that of an isolated job may be unreadable. `known`: results of earlier calls, to which this one's is added."""
+    known = {} if known is None else known
+    if pid <= 1:
+        return ""
+    if pid not in known:
+        job = _mark_of(pid)
+        fields = None if job else stat_fields(pid)
+        known[pid] = job if fields is None else job_of(int(fields[1]), known)
+    return known[pid]
 
 
 def _mark_of(pid: int) -> str:
     prefix = f"{MARK}=".encode()
-    for entry in (_read(pid, "environ") or b"").split(b"\0"):
-        if entry.startswith(prefix):
-            return entry.removeprefix(prefix).decode(errors="replace")
-    return ""
-
-
-def _process(pid: int) -> _Process | None:
-    stat = _read(pid, "stat")
-    if not stat:
-        return None
-    fields = stat.rpartition(b")")[2].split()  # the command, which may contain anything, is before it
-    return _Process(int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE)
+    entry = next((entry for entry in environment_of(pid) if entry.startswith(prefix)), b"")
+    return entry.removeprefix(prefix).decode(errors="replace")
 
 
 def parse_compute_apps(text: str) -> dict[str, list[SlotProcess]]:
@@ -106,7 +93,7 @@ def parse_compute_apps(text: str) -> dict[str, list[SlotProcess]]:
         if len(parts) != 3 or not parts[1].isdigit():
             continue
         gpu, pid, mebibytes = parts[0], int(parts[1]), parts[2]
-        command = _read(pid, "cmdline")
+        command = _command(pid)
         if command is None or job_of(pid):
             continue
         processes = found.setdefault(gpu, [])
@@ -139,13 +126,13 @@ def _user(pid: int) -> str:
         return str(uid)
 
 
+def _command(pid: int) -> bytes | None:
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return None
+
+
 def _printable(command: bytes) -> str:
     words = command.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:COMMAND_CHARACTERS]
-
-
-def _read(pid: int, name: str) -> bytes | None:
-    try:
-        return (_PROC / str(pid) / name).read_bytes()
-    except OSError:
-        return None

@@ -28,15 +28,12 @@ def merged_response(request: HttpRequest, checkpoint: Checkpoint) -> StreamingHt
         )
     weights = weights_of(checkpoint)
     _require_stored(checkpoint, weights)
-    stack = ExitStack()
-    try:
-        archive = _open(weights, stack)
-    except MergeError as error:
-        stack.close()
-        raise conflict("cannot_merge", f"checkpoint {checkpoint.pk} cannot be merged: {error}") from error
-    except BaseException:
-        stack.close()
-        raise
+    with ExitStack() as opening:
+        try:
+            archive = _open(weights, opening)
+        except MergeError as error:
+            raise conflict("cannot_merge", f"checkpoint {checkpoint.pk} cannot be merged: {error}") from error
+        stack = opening.pop_all()  # open until the response is sent
     chunks = _closing(archive.chunks(), stack)
     # Under ASGI a plain iterator would be read whole into memory first.
     body = _in_threads(chunks, stack) if isinstance(request, ASGIRequest) else chunks

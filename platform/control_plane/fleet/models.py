@@ -215,9 +215,8 @@ class Slot(models.Model):
     utilization = models.FloatField(null=True)  # 0 to 1
     memory_used_bytes = models.BigIntegerField(null=True)
     celsius = models.FloatField(null=True)
-    occupied_by = models.JSONField(
-        default=list, db_default=[]
-    )  # processes of others (contracts.agent.SlotProcess)
+    # Processes of others: contracts.agent.SlotProcess.
+    occupied_by = models.JSONField(default=list, db_default=[])
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "name"], name="slot_name_on_node")]

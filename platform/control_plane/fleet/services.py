@@ -139,6 +139,7 @@ def _write_inventory(node: Node, inventory: Inventory) -> dict[str, str]:
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
     free_of_others = {name for name, slot in known.items() if not slot.occupied_by}
+    changed: list[Slot] = []  # written at once: readings differ with most heartbeats
     for item in inventory.slots:
         fields = {
             "device": item.device, "model": item.model[:200], "memory_bytes": item.memory_bytes,
@@ -150,7 +151,11 @@ def _write_inventory(node: Node, inventory: Inventory) -> dict[str, str]:
         if slot is None:
             Slot.objects.create(node=node, name=item.slot, **fields)
         elif any(getattr(slot, key) != value for key, value in fields.items()):
-            Slot.objects.filter(pk=slot.pk).update(**fields)
+            for key, value in fields.items():
+                setattr(slot, key, value)
+            changed.append(slot)
+    if changed:
+        Slot.objects.bulk_update(changed, list(fields))
     gone = [slot.pk for slot in known.values() if slot.present]
     if gone:
         Slot.objects.filter(pk__in=gone).update(present=False)

@@ -46,7 +46,7 @@ class ProcessHandle:
 
 def find_process(pid: int) -> ProcessHandle | None:
     """Return a handle of the live process, or None if it does not exist or is a zombie."""
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return None if fields is None else ProcessHandle(pid, start_ticks=int(fields[19]), boot_id=boot_id())
 
 
@@ -126,12 +126,12 @@ def terminate_group(handle: ProcessHandle, *, grace_seconds: float, first: int =
 def _children_by_parent() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for pid in list_pids():
-        if (fields := _stat(pid)) is not None:
+        if (fields := stat_fields(pid)) is not None:
             found.setdefault(int(fields[1]), []).append(pid)
     return found
 
 
-def _stat(pid: int) -> list[str] | None:
+def stat_fields(pid: int) -> list[str] | None:
     """Fields of /proc/<pid>/stat after the command name (state, parent, ...); None for zombies."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

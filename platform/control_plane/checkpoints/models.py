@@ -166,3 +166,11 @@ class CheckpointUpload(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["checkpoint", "tar_sha256"], name="one_upload_per_checkpoint_tar")
         ]
+
+
+def model_path_of(model: BaseModel | None, start: Checkpoint | None) -> str:
+    """The directory on nodes of a run's base model, or of that of the checkpoint it starts from; "" for one in the
+    store."""
+    if model is None and start is not None:
+        model = start.base_model
+    return model.path if model is not None else ""

@@ -1,7 +1,7 @@
 """Monthly budgets of teams and projects: what is used of them, and what follows.
 
 At 80 % the owner's active runs get an event. At 100 % they pause, playgrounds and reward tests end, and queued runs
-wait. The scheduler reads the state that the last check has stored, so that a tick measures nothing.
+wait. The scheduler reads the state that the last check has stored, so that a tick measures only what is used up.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from django.db.models import Value
 
 from control_plane.accounts.models import Project, Team, User
 from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersion
-from control_plane.checkpoints.models import Checkpoint, CheckpointContent
+from control_plane.checkpoints.models import Checkpoint, CheckpointContent, model_path_of
 from control_plane.core.infra import ids
 from control_plane.fleet.models import Node, Pool
 from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, JobKind, RunStatus
@@ -90,10 +90,7 @@ class Run(models.Model):
     @property
     def model_path(self) -> str:
         """The directory of the base model on nodes; "" for one in the store."""
-        model = self.base_model
-        if model is None and self.initial_checkpoint is not None:
-            model = self.initial_checkpoint.base_model
-        return model.path if model is not None else ""
+        return model_path_of(self.base_model, self.initial_checkpoint)
 
     @property
     def checkpoint_content(self) -> dict[str, Any]:

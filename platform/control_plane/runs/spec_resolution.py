@@ -12,7 +12,7 @@ from control_plane.assets import selectors as catalog
 from control_plane.assets.functions.rewards import BUILT_IN
 from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersion, ModelState
 from control_plane.checkpoints import selectors as checkpoint_selectors
-from control_plane.checkpoints.models import Checkpoint, CheckpointState
+from control_plane.checkpoints.models import Checkpoint, CheckpointState, model_path_of
 from control_plane.checkpoints.weights import weights_of
 from control_plane.core.api.errors import FieldError
 from control_plane.fleet.access import pools_of
@@ -52,10 +52,7 @@ class Resolved:
     @property
     def model_path(self) -> str:
         """As Run.model_path."""
-        model = self.base_model
-        if model is None and self.initial_checkpoint is not None:
-            model = self.initial_checkpoint.base_model
-        return model.path if model is not None else ""
+        return model_path_of(self.base_model, self.initial_checkpoint)
 
     def add_error(self, pointer: str, code: str, message: str) -> None:
         self.errors.append(FieldError(pointer, code, message))

@@ -23,9 +23,8 @@ def upload_function(
 ) -> tuple[FunctionVersion, bool]:
     """The next version of a function, which is made if need be, or the version that has this source already.
 
-    422 with the line of every fault; 409 when the name belongs to another kind, or to an
-    archived function. A loss runs only in pools that allow
-    trainer_code, which is checked when a run names it.
+    422 with the line of every fault; 409 when the name belongs to another kind, or to an archived function. A loss runs
+    only in pools that allow trainer_code, which is checked when a run names it.
     """
     facts = read_source(kind, source)
     if facts.errors:

@@ -3,7 +3,6 @@ import { test } from "vitest";
 
 import { cumulative, newestOf, overReference } from "./axes.ts";
 import { nearest } from "./readout.ts";
-import { RedrawQueue } from "./redraw-queue.ts";
 import { overAmount, type Points } from "./series.ts";
 
 const points = (x: number[], y: number[]): Points => ({ x, y, at: x.map((one) => one * 10) });
@@ -32,39 +31,4 @@ test("the readout takes the nearest point, and none that is far away", () => {
   const line = points([1, 5, 20], [0, 0, 0]);
   assert.deepEqual([nearest(line, 4, 2), nearest(line, 2.9, 2), nearest(line, 12, 5), nearest(line, 30, 5), nearest(line, 20, 0)], [1, 0, null, null, 2]);
   assert.equal(nearest({ x: [] }, 1, 9), null);
-});
-
-test("redraws beyond the budget of a frame wait for the next, each once and in their order", () => {
-  const frames: (() => void)[] = [];
-  let now = 0;
-  const drawn: string[] = [];
-  const queue = new RedrawQueue((then) => void frames.push(then), () => now, { budgetMilliseconds: 8, restMilliseconds: 0 });
-  const draw = Object.fromEntries(["a", "b", "c"].map((name) => [name, () => { drawn.push(name); now += 5; }]));
-  queue.add(draw["a"]!);
-  queue.add(draw["b"]!);
-  queue.add(draw["a"]!);
-  const withdraw = queue.add(draw["c"]!);
-  frames.shift()!();
-  assert.deepEqual(drawn, ["a", "b"]);
-  withdraw();
-  frames.shift()!();
-  assert.deepEqual([drawn.length, frames.length], [2, 0]);
-});
-
-test("a redraw rests after it was done, while others go on", () => {
-  const frames: (() => void)[] = [];
-  let now = 0;
-  const drawn: string[] = [];
-  const queue = new RedrawQueue((then) => void frames.push(then), () => now, { budgetMilliseconds: 8, restMilliseconds: 100 });
-  const [a, b] = ["a", "b"].map((name) => () => void drawn.push(name));
-  queue.add(a!);
-  frames.shift()!();
-  queue.add(a!);
-  queue.add(b!);
-  now = 99;
-  frames.shift()!();
-  assert.deepEqual(drawn, ["a", "b"]);
-  now = 100;
-  frames.shift()!();
-  assert.deepEqual(drawn, ["a", "b", "a"]);
 });

@@ -9,6 +9,7 @@ import { alignColumns, bandPairs, hasFewValues, isCrowded, plotColumns, type Col
 import { cssColor } from "./css-color.ts";
 import classes from "./line-chart.module.css";
 import { LineSample } from "./line-sample.tsx";
+import { drawBars, type Ink } from "./pixel-bars.ts";
 import { ReadoutCard } from "./readout-card.tsx";
 import { axisLabels, boundSegments, extremes, axisPadding, legendValue, type Points } from "./series.ts";
 import type { Range } from "./zoom.ts";
@@ -88,6 +89,9 @@ type Appearance = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logar
 
 type Handlers = { onCursor: (index: number | null) => void; onZoom: (zoom: Range | null) => void };
 
+const DASH = [5, 4] as const;
+const RAW_ALPHA = 0.28; // of the raw values behind a smoothed line
+
 function options(lines: Line[], columns: Column[], appearance: Appearance, width: number, { onCursor, onZoom }: Handlers): uPlot.Options {
   const axis = AXES[appearance.axis];
   const ink = cssColor("--ink-faint");
@@ -98,22 +102,26 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
   const series = columns.map(({ line: number, role }): uPlot.Series => {
     const line = lines[number]!;
     const stroke = cssColor(`--series-${line.color}`);
-    const dash = line.dashed ? [5, 4] : undefined;
+    const dash = line.dashed ? [...DASH] : undefined;
     switch (role) {
       case "low":
       case "high":
         return { label: `${line.label} (${role})`, width: 0, spanGaps: true, points: { show: false } };
       case "raw":
-        return { label: line.label, stroke, width: isFaint(line) ? 1 : 1.7, alpha: isFaint(line) ? 0.28 : 1, dash, spanGaps: true, points: { show: few, size: 5 } };
+        return { label: line.label, stroke, width: isFaint(line) ? 1 : 1.7, alpha: isFaint(line) ? RAW_ALPHA : 1, dash, spanGaps: true, paths, points: { show: few, size: 5 } };
       case "smoothed":
-        return { label: `${line.label} (smoothed)`, stroke, width: 1.9, dash, spanGaps: true, show: isFaint(line), points: { show: false } };
+        return { label: `${line.label} (smoothed)`, stroke, width: 1.9, dash, spanGaps: true, paths, show: isFaint(line), points: { show: false } };
     }
+  });
+  const inks = columns.map(({ line: number, role }): Ink | null => {
+    const line = lines[number]!;
+    if (role === "low" || role === "high") return null;
+    return { color: cssColor(`--series-${line.color}`), alpha: role === "raw" && isFaint(line) ? RAW_ALPHA : 1, dash: line.dashed ? DASH : null };
   });
   const bands = bandPairs(columns).map((pair): uPlot.Band => {
     const line = lines[columns[pair.series[1] - 1]!.line]!;
     return { ...pair, fill: `${cssColor(`--series-${line.color}`)}2e` };
   });
-  const widths = [0, ...series.map((line) => line.width ?? 1)];
   return {
     width,
     height: appearance.height ?? 168,
@@ -161,7 +169,10 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
     ],
     plugins: appearance.bound === undefined ? [] : [boundPlugin(appearance.bound)],
     hooks: {
-      drawClear: [(plot) => thinLines(plot, widths)],
+      drawSeries: [(plot, index) => {
+        const ink = inks[index - 1] ?? null;
+        if (ink !== null && isCrowdedPlot(plot)) drawBars(plot, index, ink);
+      }],
       setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)],
       setSelect: [(plot) => {
         const { left, width: selected } = plot.select;
@@ -173,11 +184,14 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
   };
 }
 
-/** Lines of one pixel where many points share a column of pixels: legible there, and drawn ten times faster than wider ones. */
-function thinLines(plot: uPlot, widths: number[]): void {
-  const isThin = isCrowded(widths.length - 1, plot.series[0]!.idxs ?? [0, plot.data[0].length - 1], plot.bbox.width / devicePixelRatio);
-  plot.series.forEach((series, index) => { series.width = isThin ? Math.min(1, widths[index]!) : widths[index]!; });
+function isCrowdedPlot(plot: uPlot): boolean {
+  return isCrowded(plot.series.length - 1, plot.series[0]!.idxs ?? [0, plot.data[0].length - 1], plot.bbox.width / devicePixelRatio);
 }
+
+const linear = uPlot.paths.linear!();
+
+/** The path of a line; none where it is drawn as bars. */
+const paths: uPlot.Series.PathBuilder = (plot, series, first, last) => (isCrowdedPlot(plot) ? null : linear(plot, series, first, last));
 
 /** Show a part of the x axis, or all points. */
 function showRange(plot: uPlot, zoom: Range | null): void {

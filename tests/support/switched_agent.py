@@ -1,8 +1,8 @@
-"""The real agent with switches that only tests have: a reward that fails, or a deaf-mute outbox.
+"""The real agent with switches that only tests have: a reward that fails, a deaf-mute outbox, or scripts for jobs.
 
 `python -m tests.support.switched_agent run --server … ` takes what `python -m gpu_agents.agent run` takes; the
-switches come as JSON in OOLONG_SWITCHES: {"reward_fails": true, "ships": false}. The product's own agent reads no such
-variable: it starts the product's jobs, and has no way not to ship.
+switches come as JSON in OOLONG_SWITCHES: {"reward_fails": true, "ships": false, "scripts": true}. The product's own
+agent reads no such variable: it starts the product's jobs, and has no way not to ship.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpu_agents.agent import agent
 from gpu_agents.agent.launch import COMMANDS, Command, JobContext, reward_command
 from gpu_agents.agent.shipping import TelemetryShipper
 from oolong.contracts.lifecycle import JobKind
-from tests.support import failing_reward
+from tests.support import failing_reward, small_jobs
 
 
 def failing_reward_command(place: JobContext) -> list[str]:
@@ -35,6 +35,8 @@ class MuteShipper(TelemetryShipper):
 
 
 def commands() -> Mapping[JobKind, Command]:
+    if SWITCHES.get("scripts"):
+        return small_jobs.COMMANDS
     return {**COMMANDS, JobKind.REWARD: failing_reward_command} if SWITCHES.get("reward_fails") else COMMANDS
 
 

@@ -35,7 +35,7 @@ def test_a_minute_without_control_plane_costs_nothing(stack: Stack, inputs: Inpu
     assert small_runs.last_step([node]) > step, "training stood still without a control plane"
     assert {name: record.job_pid for name, record in node.supervised().items()} == pids
     stack.control_plane_returns()
-    run = small_runs.wait_for_end(stack, client, run_id, seconds=180)
+    run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 120)
     assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
     assert run.attempt_number == 1
     small_runs.assert_every_point_is_stored_once(stack)

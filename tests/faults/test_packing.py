@@ -33,7 +33,7 @@ import os, signal, sys
 import django
 django.setup()
 from django.db import connection
-from control_plane.core import clock
+from control_plane.core.infra import clock
 from control_plane.telemetry.compaction import point_chunks
 
 def die_at(number):

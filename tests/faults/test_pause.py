@@ -27,7 +27,9 @@ def test_stop_retry_pause_and_resume_leave_no_gap_and_no_repeat(stack: Stack, in
 
     until(lambda: len(said()) == 3, seconds=60, what="the jobs take the changes over", said=stack.said)
     assert any("max staleness is 2" in message for message in said()), said()
-    assert any("the learning rate is 0.0005 from train step" in message for message in said()), said()
+    assert any("the learning rate is 0.0005 starting with train step" in message for message in said()), (
+        said()
+    )
     (asked,) = [message for message in said() if "a checkpoint is taken after train step" in message]
     wanted = int(asked.split()[-1])
     small_runs.wait_for_step(stack, first_id, wanted + 2)

@@ -2,6 +2,8 @@
 
 points      points it writes, one every `every` seconds (default: until it is stopped)
 holds       the first attempt waits after so many points until the file `go` lies in its folder
+finishes    without `points`: complete, with a final checkpoint, once the file `finish` lies in its folder
+saves       commit a checkpoint when it is told to stop, as a trainer does
 checkpoint  commit a checkpoint after every so many points, besides the final one; of a trainer on several nodes, only
             the one with rank 0 commits
 resume      go on after the checkpoint it is handed
@@ -32,7 +34,7 @@ from gpu_agents.rollout.controller.weight_server import WeightServer
 from gpu_agents.rollout.worker.weight_fetcher import WeightFetcher
 from oolong.contracts.attempt import AttemptFile, JobResult, read_attempt, read_job, write_result
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
-from oolong.contracts.lifecycle import EndReason
+from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, StateSnapshot
 from oolong.system.pinned_tls import client_context
@@ -70,6 +72,7 @@ def main() -> int:
         outbox.write(Note(kind="fetched", message=fetch_weights(attempt)))
     x = resumed_at(attempt.resume_directory)
     points = plan.get("points")
+    has_rank0 = job.kind is JobKind.TRAINER and (attempt.gang is None or attempt.gang.node_rank == 0)
     while not stopped and (points is None or x < points):
         if x == plan.get("holds") and attempt.attempt_number == 1 and not Path(options.job, "go").exists():
             time.sleep(0.02)
@@ -78,14 +81,18 @@ def main() -> int:
         if Path(options.job, "die").exists():
             os.abort()
         x += 1
+        if plan.get("finishes") and Path(options.job, "finish").exists():
+            points = x
         outbox.write(Points(axis="step", x=x, values={"reward/mean": x / 1000}))
         due = x == points or (plan.get("checkpoint") and x % plan["checkpoint"] == 0)
-        if due and (attempt.gang is None or attempt.gang.node_rank == 0):
+        if due and has_rank0:
             if x == points and "evaluation" in plan:
                 evaluate(outbox, plan["evaluation"], version=x)
             commit(outbox, attempt.checkpoints_directory, x, final=x == points)
     if plan.get("end") == "died":
         return 3
+    if stopped and plan.get("saves") and has_rank0:
+        commit(outbox, attempt.checkpoints_directory, x, final=False)
     reason = EndReason.STOPPED_BY_USER if stopped else EndReason.COMPLETED
     write_result(options.job, JobResult(reason=reason, message=f"told {told}" if "tells" in plan else ""))
     return 0

@@ -47,7 +47,8 @@ def lively_model(directory: Path, *, node_python: Path) -> Path:
     return directory
 
 
-def upload_inputs(stack: Stack, model: Path) -> Inputs:
+def upload_inputs(stack: Stack, model: Path, client: Client | None = None) -> Inputs:
+    """Of the client's project; of the stack's own unless another is named."""
     file = stack.folder / "rows.jsonl"
     rows = [
         {
@@ -63,9 +64,9 @@ def upload_inputs(stack: Stack, model: Path) -> Inputs:
         "prompt_column": "question", "answer_column": "answer", "completion_column": "solution",
         "split_column": "split", "default_split": "train", "template": "{question}", "system": "",
     }  # fmt: skip
-    with stack.client() as client:
-        version = client.datasets.upload(file, name="bits", mapping=mapping)
-        return Inputs(dataset=version.id, model=client.models.upload(model, name="lively").id)
+    client = client or stack.client()
+    version = client.datasets.upload(file, name="bits", mapping=mapping)
+    return Inputs(dataset=version.id, model=client.models.upload(model, name="lively").id)
 
 
 def spec(inputs: Inputs, *, steps: int, **sections: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,18 @@ from tests.support.ports import reserve_port
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # these tests ask ten times a second
 
+# What nvidia-smi says on a node whose GPUs are emulated: %s are the GPUs, and no process computes on them.
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in --query-gpu=*) printf '%s';; esac
+"""
+OF_A_TEAM = """
+import django
+django.setup()
+from control_plane.accounts.identity import services as accounts
+project = accounts.init_embedded(username=%(name)r, team=%(name)r)
+user = project.memberships.get().user
+print(accounts.create_token(user=user, project=project, name="test", scopes=["*"])[1])
+"""
 BOOTSTRAP = """
 import json, django
 django.setup()
@@ -110,18 +122,23 @@ class Node:
     token: str
     switches: dict[str, Any] = field(default_factory=dict)
     peer_address: str = ""
+    emulated_gpus: bool = False  # its slots are GPUs that only its nvidia-smi knows, so its jobs are scripts
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         module = "tests.support.switched_agent" if self.switches else "gpu_agents.agent"
         words = [sys.executable, "-m", module, "run", "--server", self.url, "--data-dir", str(self.data)]
         words += ["--join-token", self.token, "--name", self.name, "--slots", str(self.slots)]
-        words += ["--device", "cpu", "--node-python", str(self.node_python), "--model-root", "/"]
+        device = "cuda" if self.emulated_gpus else "cpu"
+        words += ["--device", device, "--node-python", str(self.node_python), "--model-root", "/"]
         words += ["--job-path", str(ROOT / "tests")] if self.switches else []
         words += ["--peer-address", self.peer_address] if self.peer_address else []
         environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
         environment |= {"PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
         environment |= {"OOLONG_SWITCHES": json.dumps(self.switches)}
+        if self.emulated_gpus:
+            programs = write_nvidia_smi(self.data.parent / "bin", node=self.name, gpus=self.slots)
+            environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -219,6 +236,15 @@ class Node:
         return f"--- {self.name}\n{lines}"
 
 
+def write_nvidia_smi(folder: Path, *, node: str, gpus: int) -> Path:
+    """The folder, with an nvidia-smi of so many idle GPUs of 80 GB."""
+    folder.mkdir(exist_ok=True)
+    rows = (f"{number}, GPU-{node}-{number}, H100, 81559, Disabled, 0, 0, 30, 0\\n" for number in range(gpus))
+    (folder / "nvidia-smi").write_text(NVIDIA_SMI % "".join(rows))
+    (folder / "nvidia-smi").chmod(0o755)
+    return folder
+
+
 @dataclass
 class Stack:
     """Web, worker, beat, a broker of their own, and nodes."""
@@ -239,18 +265,30 @@ class Stack:
     def client(self) -> Client:
         return Client(url=self.plane.url, token=self.token)
 
+    def add_team(self, name: str) -> str:
+        """A token of a new team's admin, for a project of its own."""
+        return self._python(OF_A_TEAM % {"name": name})
+
     def add_node(
-        self, name: str, *, slots: int, switches: dict[str, Any] | None = None, peer_address: str = ""
+        self,
+        name: str,
+        *,
+        slots: int,
+        switches: dict[str, Any] | None = None,
+        peer_address: str = "",
+        pool: str = "default",
+        emulated_gpus: bool = False,
     ) -> Node:
         """Enroll a node over the API and wait until the pool shows its slots."""
         folder = self.folder / f"node-{name}"
         folder.mkdir()
         with self.http() as http:
-            answer = http.post("/pools/default/join-tokens", json={})
+            answer = http.post(f"/pools/{pool}/join-tokens", json={})
         assert answer.status_code == 201, answer.text
         node = Node(
             self.plane.url, folder / "data", name, slots, self.node_python, answer.json()["token"],
-            switches=switches or {}, peer_address=peer_address,
+            switches=switches or ({"scripts": True} if emulated_gpus else {}), peer_address=peer_address,
+            emulated_gpus=emulated_gpus,
         )  # fmt: skip
         self.nodes[name] = node
         node.start()

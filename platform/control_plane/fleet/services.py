@@ -12,7 +12,7 @@ from itertools import chain
 import msgspec
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Max, QuerySet
 
 from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.models import Project
@@ -219,15 +219,25 @@ def grant_leases(
     run_name: str,
     now: datetime,
 ) -> None:
-    """Lease all the slots or none. Raises IntegrityError when one of them is leased already."""
+    """Lease all the slots or none. Raises IntegrityError when one of them is leased already.
+
+    `now` is when the caller began to plan. A lease of the same slot may have ended since; the new one begins then, so
+    that no moment of a slot is counted twice.
+    """
     slots = {slot.name: slot for slot in node.slots.filter(name__in=[grant.slot for grant in grants])}
+    ended_since = dict(
+        Lease.objects.filter(slot__in=slots.values(), released_at__gt=now)
+        .values_list("slot")
+        .annotate(Max("released_at"))
+    )
     known = list(prices_of(node.pool_id)) if node.pool_id else []
     Lease.objects.bulk_create(
         Lease(
             slot=slots[grant.slot], price_per_hour=price_of(slots[grant.slot], known),
             team_id=project.team_id, project=project, holder=holder,
             epoch=epoch, job=grant.job, job_name=grant.job_name,
-            run=run, run_name=run_name, granted_at=now, expires_at=now + timeouts().lease,
+            run=run, run_name=run_name,
+            granted_at=ended_since.get(slots[grant.slot].pk, now), expires_at=now + timeouts().lease,
         )
         for grant in grants
     )  # fmt: skip

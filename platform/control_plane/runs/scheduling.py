@@ -16,7 +16,7 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node, Pool, Reservation
 from control_plane.fleet.scheduler import plan
-from control_plane.fleet.snapshot import Placement, Plan, Request, Snapshot
+from control_plane.fleet.snapshot import Placement, Plan, Request, Snapshot, Wait
 from control_plane.runs.attempt_certificate import create_certificate
 from control_plane.runs.budgets import exhausted
 from control_plane.runs.elastic_engines import (
@@ -52,6 +52,7 @@ from oolong.tracing import span
 log = logging.getLogger(__name__)
 
 FRESH_FOR = timedelta(minutes=2)  # a forecast, of which one is made every 15 seconds
+MAX_REASON = 400  # characters of Run.pending_reason
 PROMISE_STEP = timedelta(seconds=5)  # by which a reserved start has to be earlier to be recorded
 
 
@@ -80,10 +81,10 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
             with span("start run", oolong__run=placement.request, oolong__node=placement.node):
                 placed += _start_attempt(placement, now=now)
     for run_id, position in decisions.positions.items():
-        run, reason = queued[run_id], decisions.waiting[run_id].message[:400]
-        if run.pending_reason != reason or run.queue_position != position:
+        run, wait = queued[run_id], decisions.waiting[run_id]
+        if run.pending_reason != wait.message[:MAX_REASON] or run.queue_position != position:
             with transaction.atomic():
-                _record_pending(run_id, reason, position, now=now)
+                _record_pending(run_id, wait, position, now=now)
     for run_id, at in decisions.promises.items():
         known = queued[run_id].promised_start_at
         if known is None or at < known - PROMISE_STEP:
@@ -193,15 +194,15 @@ def _without_slots_of(run: Run, snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _record_pending(run_id: str, reason: str, position: int, *, now: datetime) -> None:
-    run = lock_run(run_id)
+def _record_pending(run_id: str, wait: Wait, position: int, *, now: datetime) -> None:
+    run, reason = lock_run(run_id), wait.message[:MAX_REASON]
     if run.status != RunStatus.QUEUED:
         return
     is_new = run.pending_reason != reason
     run.pending_reason, run.queue_position = reason, position
     run.save(update_fields=["pending_reason", "queue_position"])
     if is_new:
-        record_event(run, "waiting", reason, at=now)
+        record_event(run, "waiting", reason, at=now, code=wait.code)
         publish_run(run)
         fleet.publish_queue_change()
 

@@ -8,8 +8,9 @@ import pytest
 
 from control_plane.assets.models import BaseModel
 from control_plane.fleet import pools
-from control_plane.fleet.models import Slot
+from control_plane.fleet.models import Lease, Slot
 from control_plane.runs.models import Attempt
+from control_plane.runs.scheduling import schedule_runs
 
 GIB = 2**30
 
@@ -64,6 +65,33 @@ def test_the_device_is_written_into_the_resolved_spec(
 ) -> None:
     BaseModel.objects.update(parameters=parameters)
     assert alice.run(**changes)["spec"]["placement"]["device"] == device
+
+
+def test_a_lease_begins_after_the_one_before_it_although_the_plan_began_earlier(
+    alice: Any, node: Any, start: Any, clock: Any
+) -> None:
+    machine = node()
+    first = start(machine)
+    alice.post(f"/runs/{first['id']}/cancel")
+    second = alice.run()
+    planned_at = clock.now
+    clock.forward(2)  # in which the plan reads what there is
+    machine.beat()
+    machine.beat()
+    schedule_runs(now=planned_at)
+    assert alice.see(second["id"])["status"] == "STARTING"
+    released = set(Lease.objects.filter(run=first["id"]).values_list("released_at", flat=True))
+    granted = set(Lease.objects.filter(run=second["id"]).values_list("granted_at", flat=True))
+    assert granted == released == {clock.now}
+
+
+def test_a_waiting_run_has_the_code_of_its_reason_in_an_event(alice: Any, node: Any, tick: Any) -> None:
+    node(slots=1)
+    run = alice.run()
+    tick()
+    (waiting,) = [event for event in alice.events(run["id"]) if event["kind"] == "waiting"]
+    assert waiting["message"] == alice.see(run["id"])["pending_reason"]
+    assert waiting["data"] == {"code": "never_fits"}
 
 
 def test_a_bf16_run_of_7b_never_lands_on_cpu_slots(alice: Any, node: Any, tick: Any) -> None:

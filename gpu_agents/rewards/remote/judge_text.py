@@ -12,7 +12,7 @@ from oolong.contracts.run_spec.remote_rewards import JudgeOptions
 from oolong.untrusted import parse_json
 
 # Texts that servers read as tokens of a chat template: <|im_end|>, </s>, [INST].
-_CONTROL = re.compile(r"<|\[(?=/?[A-Z_]+\])")
+_BRACKETS = re.compile(r"\[(?=/?[A-Z_]+\])")
 PATTERN_CHARACTERS = 8000  # of a reply's end that a pattern is searched in
 
 
@@ -27,7 +27,7 @@ def messages_of(options: JudgeOptions, completion: Completion) -> list[dict[str,
 def quoted(text: str) -> str:
     """A JSON string, in which the policy can neither end its quotes nor write a token of the judge's chat template."""
     escaped = json.dumps(text, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", escaped)
+    return _BRACKETS.sub(r"\\u005b", escaped).replace("<", r"\u003c")
 
 
 def read_reply(body: bytes) -> tuple[str, str, dict[str, int]]:
@@ -91,13 +91,11 @@ def _without_fence(text: str) -> str:
 
 def _pattern_score(reply: str, pattern: str | None) -> float:
     assert pattern is not None
-    found = None
-    for found in re.finditer(pattern, reply[-PATTERN_CHARACTERS:]):
-        pass
-    if found is None:
+    groups = re.findall(pattern, reply[-PATTERN_CHARACTERS:])
+    if not groups:
         raise ScoringError(f"the pattern {pattern!r:.80} is not in the reply")
     try:
-        value = float(found[1] or "")
+        value = float(groups[-1])
     except ValueError as error:
-        raise ScoringError(f"{found[1]!r:.80} is no number") from error
+        raise ScoringError(f"{groups[-1]!r:.80} is no number") from error
     return read_number(value, "the score")

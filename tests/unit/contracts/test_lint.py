@@ -28,8 +28,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
         Facts(reward_latency_seconds=0.5, rollouts_per_second=16.0),
     ),
     "reward_queue_long": (
-        {"reward": {"name": "judge", "timeout_seconds": 60, "options": {**JUDGE, "votes": 2, "temperature": 1, "concurrency": 8}}},
-        {"reward": {"name": "judge", "timeout_seconds": 60, "options": {**JUDGE, "votes": 2, "temperature": 1, "concurrency": 64}}},
+        {"reward": {"name": "judge", "timeout_seconds": 30, "options": {**JUDGE, "votes": 2, "temperature": 1, "concurrency": 8}}},
+        {"reward": {"name": "judge", "timeout_seconds": 30, "options": {**JUDGE, "votes": 2, "temperature": 1, "concurrency": 64}}},
         Facts(),
     ),
     "equal_votes": (

@@ -224,7 +224,7 @@ COVERED = {
     "gpu_agents/rewards/remote/endpoint.py": "writes JSON only",
     "gpu_agents/rewards/remote/http_protocol.py": "untrusted JSON",
     "gpu_agents/rewards/remote/judge.py": "writes JSON only",
-    "gpu_agents/rewards/remote/judge_text.py": "judge: quotes, judge: a reply; a pattern of the spec runs in a child that is killed",
+    "gpu_agents/rewards/remote/judge_text.py": "judge; a pattern of the spec runs in a child that is killed",
     "gpu_agents/rewards/service.py": "parses nothing itself: runs a reward beside the loop",
     "gpu_agents/rewards/user_function.py": "a result of a user's reward",
     "gpu_agents/rollout/chat_template.py": "chat template",

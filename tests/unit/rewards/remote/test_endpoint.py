@@ -105,7 +105,11 @@ async def test_a_service_that_hangs_is_given_up_and_asked_again(server: ScoreSer
 
 
 async def test_closing_ends_a_request_that_hangs(server: ScoreServer) -> None:
-    server.script = lambda seen: OK if server.released.wait(60) else OK
+    def hang(seen: Seen) -> Reply:
+        server.released.wait(60)
+        return OK
+
+    server.script = hang
     asking = asyncio.create_task(post(server, attempts=1))
     while not server.seen:
         await asyncio.sleep(0.005)
@@ -188,7 +192,7 @@ async def test_no_more_requests_than_allowed_are_on_their_way(server: ScoreServe
 )
 def test_an_origin_that_is_not_listed_is_refused_with_the_way_out(url: str, origins: list[str]) -> None:
     context = RemoteContext(origins=frozenset(origins), counts=RemoteCounts())
-    with pytest.raises(InvalidOptions, match="adds https?://.* to OOLONG_REWARD_ORIGINS") as refused:
+    with pytest.raises(InvalidOptions, match=r"adds https?://.* to OOLONG_REWARD_ORIGINS") as refused:
         RemoteEndpoint(RemoteOptions(url=url), context, reward="http", timeout_seconds=1)
     assert refused.value.code == "address_blocked"
 

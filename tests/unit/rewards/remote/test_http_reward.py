@@ -171,7 +171,11 @@ async def test_no_score_is_lost_or_given_to_another_completion_by_a_service_that
 
 
 async def test_closing_settles_what_still_waits(server: ScoreServer) -> None:
-    server.script = lambda seen: Reply(status=500) if server.released.wait(60) else Reply(status=500)
+    def hang(seen: Seen) -> Reply:
+        server.released.wait(60)
+        return Reply(status=500)
+
+    server.script = hang
     async with reward(server, concurrency=1, attempts=1) as http:
         asked = asyncio.create_task(http.score(completion("1")))
         while not server.seen:
@@ -188,8 +192,8 @@ ODD = st.sampled_from([None, True, [], {}, {"a": 1}, {"a": None}, "0", "", 3])
 def test_whatever_the_service_answers_each_id_has_its_own_score_or_an_error(data: st.DataObject) -> None:
     items = {str(n): completion(str(n)) for n in range(data.draw(st.integers(1, 3)))}
     listed = data.draw(st.lists(st.fixed_dictionaries({"id": st.sampled_from([*items, "x"])}, optional={
-        "score": st.floats() | st.integers() | st.none() | st.text(max_size=2), "error": st.none() | st.text(max_size=3),
-        "parts": ODD, "text": ODD,
+        "score": st.floats() | st.integers() | st.none() | st.text(max_size=2),
+        "error": st.none() | st.text(max_size=3), "parts": ODD, "text": ODD,
     }), max_size=4))  # fmt: skip
     document = data.draw(ODD | st.just({"version": 1, "items": listed}))
     try:

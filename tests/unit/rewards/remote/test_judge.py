@@ -66,7 +66,10 @@ async def test_the_request_is_a_chat_completion_and_the_score_is_mapped(server: 
         "model": "m", "max_tokens": 64, "temperature": 0.0,
         "messages": [
             {"role": "system", "content": "You grade."},
-            {"role": "user", "content": 'Question: "2+2"\nReference: "4"\nResponse: "4"\nReply with {"score": 0 to 10}.'},
+            {
+                "role": "user",
+                "content": 'Question: "2+2"\nReference: "4"\nResponse: "4"\nReply with {"score": 0 to 10}.',
+            },
         ],
     }  # fmt: skip
     assert (counts.judge_input_tokens, counts.judge_output_tokens, counts.unparsable) == (10, 3, 0)
@@ -137,7 +140,7 @@ async def test_a_pattern_is_searched_in_a_child_that_is_killed(
     monkeypatch.setattr("gpu_agents.rewards.remote.judge.PARSE_SECONDS", 0.5)
     server.script = lambda seen: judgement("a" * 40 + "!" if len(server.seen) == 1 else "aaa 3 and then 8")
     async with judge(server, parse="regex", pattern=r"(?:a+)+$|(\d+)") as (scorer, counts):
-        with pytest.raises(ScoringError, match="no score within 0.5 s"):
+        with pytest.raises(ScoringError, match=r"no score within 0\.5 s"):
             await scorer.score(completion())
         scorer._parsers._timeout_seconds = 60  # type: ignore[union-attr]
         assert (await scorer.score(completion())).value == 0.8

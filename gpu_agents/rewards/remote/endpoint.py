@@ -128,25 +128,24 @@ class RemoteEndpoint:
         initial, maximum = self._context.backoff_seconds
         backoff = Backoff(initial=initial, maximum=maximum, draw=random.random)
         async with self._permits:
-            began = time.monotonic()
-            for attempt in range(1, self._attempts + 1):
+            began, attempt = time.monotonic(), 0
+            while True:
                 await self._wait_for_pause(began)
+                attempt += 1
                 self.counts.requests += 1
                 self.counts.retries += attempt > 1
                 answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._send, content)
                 if isinstance(answer, bytes):
                     return answer
-                if not answer.may_pass or attempt == self._attempts:
-                    break
                 wait = backoff.failed(answer.retry_after)
+                too_late = time.monotonic() + wait - began > GIVE_UP_SECONDS
+                if not answer.may_pass or attempt == self._attempts or too_late:
+                    self.counts.failures += 1
+                    raise EndpointFailed(f"{answer.message} (attempt {attempt} of {self._attempts})")
                 if answer.retry_after is not None:
                     self._not_before = max(self._not_before, time.monotonic() + answer.retry_after)
-                if time.monotonic() + wait - began > GIVE_UP_SECONDS:
-                    break
                 log.info("%s; sending it again in %.1f s", answer.message, wait)
                 await asyncio.sleep(wait)
-        self.counts.failures += 1
-        raise EndpointFailed(f"{answer.message} (attempt {attempt} of {self._attempts})")
 
     async def close(self) -> None:
         for deadline in tuple(self._deadlines):

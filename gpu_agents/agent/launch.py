@@ -165,6 +165,7 @@ def write_attempt(
             evaluators=attempt.evaluators,
             listener=_listener(attempt),
             gang=_gang(attempt),
+            reward_origins=attempt.reward_origins,
         ),
         group=uid,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 from gpu_agents.job import Job, address_of, finish_job, listen_for_peers, read_arguments, stop_event
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.registry import ScorerContext, build_scorer, build_user_scorer
+from gpu_agents.rewards.remote.counts import RemoteCounts
+from gpu_agents.rewards.remote.endpoint import RemoteContext
 from gpu_agents.rewards.reward import InvalidOptions, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
@@ -20,6 +23,7 @@ from gpu_agents.rewards.train_eval_scorer import TrainEvalScorer
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RewardSection
+from oolong.contracts.run_spec.remote_rewards import secret_variable
 from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
 from oolong.sandbox import SandboxUnsupported
@@ -31,31 +35,46 @@ REPORT_SECONDS = 10.0
 
 def main() -> int:
     job = read_arguments("gpu_agents.rewards")
-    sandboxes = Sandboxes()
+    sandboxes, remote = Sandboxes(), RemoteCounts()
     try:
-        scorer = scorer_of(job, sandboxes)
+        scorer = scorer_of(job, sandboxes, remote)
     except InvalidOptions as error:
         return finish_job(job, EndReason.CONFIG_REJECTED, f"reward: {error.code}: {error}")
-    return asyncio.run(serve(job, scorer, sandboxes))
+    return asyncio.run(serve(job, scorer, sandboxes, remote))
 
 
-def scorer_of(job: Job, sandboxes: Sandboxes) -> Scorer:
+def scorer_of(job: Job, sandboxes: Sandboxes, remote: RemoteCounts) -> Scorer:
     """Build the training scorer, and a separate evaluation scorer if the spec has one."""
     spec = job.attempt.run_spec
-    training = scorer_of_section(spec.reward, job, sandboxes)
+    training = scorer_of_section(spec.reward, job, sandboxes, remote)
     evaluation = spec.evaluation.reward if spec.evaluation is not None else None
     if evaluation is None:
         return training
     return TrainEvalScorer(
-        training=training, evaluation=scorer_of_section(evaluation, job, sandboxes, source=EVALUATION_REWARD)
+        training=training,
+        evaluation=scorer_of_section(evaluation, job, sandboxes, remote, source=EVALUATION_REWARD),
     )
 
 
 def scorer_of_section(
-    section: RewardSection, job: Job, sandboxes: Sandboxes, *, source: str = SourceKind.REWARD
+    section: RewardSection,
+    job: Job,
+    sandboxes: Sandboxes,
+    remote: RemoteCounts,
+    *,
+    source: str = SourceKind.REWARD,
 ) -> Scorer:
     """Build the scorer of the section's uploaded or built-in function."""
-    context = ScorerContext(sandboxes=sandboxes, timeout_seconds=section.timeout_seconds)
+    context = ScorerContext(
+        sandboxes=sandboxes,
+        timeout_seconds=section.timeout_seconds,
+        remote=RemoteContext(
+            origins=frozenset(job.attempt.reward_origins),
+            secrets=lambda name: os.environ.get(secret_variable(name)),
+            counts=remote,
+            use_cache=job.attempt.run_spec.kind != "reward_test",
+        ),
+    )
     if section.function is not None:
         text = Path(job.attempt.source_files[source]).read_text()
         return build_user_scorer(text, section.options, context)
@@ -68,7 +87,7 @@ def max_error_rate(job: Job) -> float:
     return 1.0 if spec.kind == "reward_test" else spec.reward.max_error_rate
 
 
-async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
+async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes, remote: RemoteCounts) -> int:
     section = job.attempt.run_spec.reward
     outbox = Outbox(job.directory, job.job.incarnation)
     sandboxes.start()
@@ -80,7 +99,11 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
             job, EndReason.CONFIG_REJECTED, f"reward {section.function or section.name}: {refused}"
         )
     service = RewardService(
-        scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_rate(job))
+        scorer,
+        token=job.attempt.token,
+        sandboxes=sandboxes,
+        budget=ErrorBudget(max_error_rate(job)),
+        remote=remote,
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
     host, port = address_of(job.attempt.reward_url)

@@ -67,6 +67,11 @@ class Composite:
                 if score.result
             ),
             forgeable=any(score.forgeable for score in scores),
+            text="\n\n".join(
+                f"{part.label}: {score.text}"
+                for part, score in zip(self._parts, scores, strict=True)
+                if score.text
+            ),
         )
 
     async def close(self) -> None:

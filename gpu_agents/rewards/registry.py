@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_agents.rewards import exact_match, format_check, length, math_answer
 from gpu_agents.rewards.code_tests import CodeTests
 from gpu_agents.rewards.composite import Composite, Part, read_parts
 from gpu_agents.rewards.pool import ChildPool
+from gpu_agents.rewards.remote.counts import RemoteCounts
+from gpu_agents.rewards.remote.endpoint import RemoteContext
+from gpu_agents.rewards.remote.http_reward import HttpReward
+from gpu_agents.rewards.remote.judge import Judge
 from gpu_agents.rewards.reward import Factory, InvalidOptions, Reward, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess
@@ -26,6 +30,11 @@ REWARDS: dict[str, Factory] = {
 SANDBOXED: dict[str, Callable[[dict[str, Any], Sandboxes], Scorer]] = {
     "code": CodeTests,
 }
+# Rewards that a service elsewhere gives.
+REMOTE: dict[str, type[HttpReward | Judge]] = {
+    "http": HttpReward,
+    "judge": Judge,
+}
 CHILDREN = 2
 
 
@@ -35,6 +44,7 @@ class ScorerContext:
 
     sandboxes: Sandboxes
     timeout_seconds: float = 15.0
+    remote: RemoteContext = field(default_factory=lambda: RemoteContext(counts=RemoteCounts()))
 
 
 def may_hang(name: str, options: dict[str, Any]) -> bool:
@@ -53,6 +63,8 @@ def build_scorer(name: str, options: dict[str, Any], context: ScorerContext) -> 
         )
     if name in SANDBOXED:
         return SANDBOXED[name](options, context.sandboxes)
+    if name in REMOTE:
+        return REMOTE[name](options, context.remote, timeout_seconds=context.timeout_seconds)
     reward = build_reward(name, options)
     if may_hang(name, options):
         return ChildPool(REWARDS[name], options, size=CHILDREN, timeout_seconds=context.timeout_seconds)
@@ -71,6 +83,6 @@ def build_reward(name: str, options: dict[str, Any]) -> Reward:
             code="not_supported_yet",
         )
     if name not in REWARDS:
-        names = sorted([*REWARDS, *SANDBOXED, "composite"])
+        names = sorted([*REWARDS, *SANDBOXED, *REMOTE, "composite"])
         raise InvalidOptions(f"unknown reward function {name!r}; known are {names}", code="not_supported_yet")
     return REWARDS[name](options)

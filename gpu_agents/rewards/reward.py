@@ -29,6 +29,7 @@ class Score:
     parts: dict[str, float] = field(default_factory=dict)  # each part's unweighted score
     result: str = ""  # exact, wrong_answer, time_limit ...
     forgeable: bool = False  # the completion could forge it (see asserts of the code reward)
+    text: str = ""  # what a judge wrote, for people
 
 
 class InvalidOptions(ValueError):

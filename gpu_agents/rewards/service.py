@@ -16,6 +16,7 @@ from typing import Any
 from gpu_agents.model_text import run_off_loop
 from gpu_agents.rewards import execute
 from gpu_agents.rewards.budget import ErrorBudget
+from gpu_agents.rewards.remote.counts import RemoteCounts
 from gpu_agents.rewards.reward import (
     Completion,
     Reward,
@@ -106,9 +107,11 @@ class RewardService:
         token: str,
         sandboxes: Sandboxes | None = None,
         budget: ErrorBudget | None = None,
+        remote: RemoteCounts | None = None,
     ) -> None:
         self._scorer = scorer
         self._sandboxes = sandboxes
+        self.remote = remote or RemoteCounts()
         self.budget = budget or ErrorBudget(1.0)
         self.over_budget = asyncio.Event()
         self.counts = ScoreCounts()
@@ -148,6 +151,7 @@ class RewardService:
             parts=score.parts,
             result=score.result,
             forgeable=score.forgeable,
+            text=score.text,
             seconds=seconds,
         )
 
@@ -239,4 +243,6 @@ class RewardService:
                 "tests": dict(self._sandboxes.tests),
                 "failed": self._sandboxes.failed,
             }
+        if self.remote.requests:
+            value["remote"] = self.remote.state()
         return value

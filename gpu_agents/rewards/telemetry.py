@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from gpu_agents.job import Job
+from gpu_agents.rewards.remote.counts import RemoteCounts
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
 from oolong.contracts.telemetry import Outbox, Points, StateSnapshot, Summary
@@ -62,6 +63,25 @@ def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
         values["reward/latency_p50_seconds"] = percentile(list(counts.latencies), 0.5)
         values["reward/latency_p95_seconds"] = percentile(list(counts.latencies), 0.95)
         values["reward/forgeable_frac"] = counts.forgeable / counts.scored
+    return values | remote_values(service.remote)
+
+
+def remote_values(remote: RemoteCounts) -> dict[str, float]:
+    """Those of rewards that ask a service; none before the first request."""
+    if not remote.requests:
+        return {}
+    values = {
+        "reward/remote_requests": float(remote.requests),
+        "reward/remote_retries": float(remote.retries),
+        "reward/remote_failures": float(remote.failures),
+        "reward/judge_input_tokens": float(remote.judge_input_tokens),
+        "reward/judge_output_tokens": float(remote.judge_output_tokens),
+        "reward/judge_cache_hits": float(remote.judge_cache_hits),
+        "reward/judge_unparsable": float(remote.unparsable),
+    }
+    if latencies := list(remote.latencies):
+        values["reward/remote_latency_p50_seconds"] = percentile(latencies, 0.5)
+        values["reward/remote_latency_p95_seconds"] = percentile(latencies, 0.95)
     return values
 
 

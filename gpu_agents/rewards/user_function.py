@@ -6,16 +6,15 @@ exception, an exceeded limit or any other result is an error, never a score.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from gpu_agents.rewards.reported_score import read_number, read_parts
 from gpu_agents.rewards.reward import Completion, Score, ScoringError, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test
-from oolong.untrusted import label_error, parse_json
+from oolong.untrusted import parse_json
 
 MESSAGE_CHARACTERS = 600
-MOST_PARTS = 64
 _CALL = """
 space = {"__name__": "reward", "__builtins__": __builtins__}
 try:
@@ -74,22 +73,5 @@ def read_result(reported: bytes | None) -> Score:
         start = reported[:80].decode(errors="replace")
         raise ScoringError(f"the reward function returned invalid JSON: {start}: {error}") from error
     if isinstance(result, dict) and "score" in result:
-        parts = result.get("parts", {})
-        if not isinstance(parts, dict):
-            raise ScoringError(f"parts must be a mapping of names to numbers, got {parts!r:.80}")
-        if len(parts) > MOST_PARTS:
-            raise ScoringError(f"parts has {len(parts)} names, at most {MOST_PARTS} are kept")
-        for name in parts:
-            if wrong := label_error(name):
-                raise ScoringError(f"parts has the name {name!r:.80}: {wrong}")
-        return Score(
-            value=_number(result["score"], "score"),
-            parts={name: _number(value, f"parts[{name!r}]") for name, value in parts.items()},
-        )
-    return Score(value=_number(result, "the score"))
-
-
-def _number(value: object, what: str) -> float:
-    if isinstance(value, (bool, int, float)) and abs(value) <= sys.float_info.max:  # neither is NaN
-        return float(value)
-    raise ScoringError(f"{what} must be a finite number, got {value!r:.80}")
+        return Score(value=read_number(result["score"], "score"), parts=read_parts(result))
+    return Score(value=read_number(result, "the score"))

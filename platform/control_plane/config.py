@@ -80,6 +80,7 @@ class Environment:
     node_lease_seconds: float  # seconds without a heartbeat after which a node is UNRESPONSIVE
     orphan_seconds: float  # seconds without a heartbeat after which a node ends its own jobs
     heartbeat_seconds: float
+    reward_origins: list[str]  # that rewards may ask: https://judge.example.com; none by default
     webhook_networks: list[str]  # private networks that webhooks may lead to: 10.1.0.0/16; none by default
     trusted_proxies: list[str] = field(default_factory=list)  # whose X-Forwarded-* headers count
     streams_user: int = 200  # live streams that a user may have open at one web process; 0: no limit
@@ -194,6 +195,7 @@ def _read() -> Environment:
         node_lease_seconds=_seconds("OOLONG_NODE_LEASE_SECONDS", 45.0),
         orphan_seconds=_seconds("OOLONG_ORPHAN_SECONDS", 4500.0),
         heartbeat_seconds=_seconds("OOLONG_HEARTBEAT_SECONDS", 10.0),
+        reward_origins=_origins("OOLONG_REWARD_ORIGINS"),
         webhook_networks=_networks("OOLONG_WEBHOOK_NETWORKS"),
         trusted_proxies=_networks("OOLONG_TRUSTED_PROXIES"),
         streams_user=_count("OOLONG_STREAMS_USER", 200, least=0),
@@ -326,6 +328,24 @@ def _networks(name: str) -> list[str]:
             found.append(str(ipaddress.ip_network(text, strict=False)))
         except ValueError as error:
             raise InvalidSetting(f"{name}: {text!r} is no network, such as 10.1.0.0/16: {error}") from error
+    return found
+
+
+def _origins(name: str) -> list[str]:
+    """Each as `safe_http.origin_of` writes it: without the scheme's usual port."""
+    found = []
+    for text in _list(name):
+        match = re.fullmatch(
+            r"(https?)://([a-z0-9][a-z0-9.-]*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?/?", text.lower()
+        )
+        if match is None:
+            raise InvalidSetting(
+                f"{name}: {text!r} is no origin: give http:// or https://, a host and maybe a port, such as "
+                "https://judge.example.com or http://10.1.0.7:8000, without a path"
+            )
+        scheme, host, port = match.groups()
+        usual = port is None or int(port) == {"http": 80, "https": 443}[scheme]
+        found.append(f"{scheme}://{host}" + ("" if usual else f":{int(port)}"))
     return found
 
 

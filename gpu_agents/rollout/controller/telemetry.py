@@ -159,6 +159,7 @@ class ControllerTelemetry:
             finish_reason=trajectory.finish_reason,
             reward_parts=trajectory.reward_parts,
             reward_result=trajectory.reward_result,
+            reward_text=trajectory.reward_text,
             sample_reasons=sample.reasons,
             row=group.row,
             member=sample.index,

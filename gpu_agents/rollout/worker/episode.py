@@ -198,6 +198,7 @@ class RolloutEpisode:
                     member=rollout.index,
                 )
             rollout.reward_parts, rollout.reward_result = reply.parts, reply.result
+            rollout.reward_text = reply.text
             assert reply.score is not None
             return reply.score
 

@@ -31,6 +31,7 @@ class RolloutState:
     score: float | None = None  # the reward function's last value
     reward_parts: dict[str, float] = field(default_factory=dict)  # of that value
     reward_result: str = ""
+    reward_text: str = ""
     rid: str = ""  # of the request in flight
     seed: int | None = None  # of sampling; None: the engine's own
 
@@ -55,6 +56,7 @@ class RolloutState:
             score=trajectory.score,
             reward_parts=dict(trajectory.reward_parts),
             reward_result=trajectory.reward_result,
+            reward_text=trajectory.reward_text,
         )
 
     @property
@@ -111,6 +113,7 @@ class RolloutState:
             score=self.score,
             reward_parts=self.reward_parts,
             reward_result=self.reward_result,
+            reward_text=self.reward_text,
             interruptions=self.interruptions,
             generate_seconds=self.generate_seconds,
             reward_seconds=self.reward_seconds,

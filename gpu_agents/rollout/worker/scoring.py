@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from oolong.contracts.run_spec.lint import REWARD_PATIENCE_SECONDS
 from oolong.system.rpc import RpcClient, RpcError, RpcUnavailable
 
 Purpose = Literal["training", "evaluation"]
 
 # The service itself times out and retries slow rewards. Before that, a completion may queue behind those of all
 # other groups.
-EXTRA_SECONDS = 900.0
+EXTRA_SECONDS = REWARD_PATIENCE_SECONDS
 
 
 class RewardFailed(Exception):

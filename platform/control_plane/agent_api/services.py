@@ -33,6 +33,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import PENDING, Attempt, Job, Run
 from control_plane.runs.node_reports import apply_report, record_shared_slots
 from control_plane.runs.reconciler import record_stored_checkpoint
+from control_plane.runs.remote_reward_rules import reward_origins
 from control_plane.runs.runtime_overrides import runtime_overrides
 from control_plane.runs.spec_resolution import function_fields
 from control_plane.runs.trainer_gang import RENDEZVOUS, followers
@@ -49,6 +50,7 @@ from oolong.contracts.agent import (
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
 from oolong.contracts.lora_adapter import WeightsReference
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.run_spec.remote_rewards import remote_rewards
 from oolong.contracts.user_code import SAMPLES
 
 # A playground reads no rows, but the protocol requires a dataset: an empty line.
@@ -129,6 +131,7 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         listener=_listener(attempt) if not remote else None,
         trainer_node=_trainer_node(attempt) if remote and attempt.certificate else None,
         gang=_gang(attempt, node),
+        reward_origins=reward_origins() if not remote and remote_rewards(run.spec) else [],
     )
 
 

@@ -13,12 +13,17 @@ from control_plane.runs.fencing import check_epoch
 from control_plane.runs.models import Run, jobs_on
 from oolong.contracts.lifecycle import JobKind, JobState
 from oolong.contracts.run_spec import RunSpec, SecretSection
+from oolong.contracts.run_spec.remote_rewards import remote_rewards, secret_variable
 
 
 def secret_variables(run: Run, kind: JobKind) -> dict[str, str]:
     """Environment variable → secret name, for jobs of this kind."""
     named = [SecretSection.model_validate(entry) for entry in run.spec.get("secrets", [])]
-    return {secret.variable_name: secret.name for secret in named if kind in secret.jobs}
+    variables = {secret.variable_name: secret.name for secret in named if kind in secret.jobs}
+    if kind == JobKind.REWARD:
+        secrets = [reward.options.secret for reward in remote_rewards(run.spec)]
+        variables |= {secret_variable(name): name for name in secrets if name is not None}
+    return variables
 
 
 def secret_errors(caller: Caller, spec: RunSpec) -> list[FieldError]:
@@ -34,14 +39,14 @@ def secret_errors(caller: Caller, spec: RunSpec) -> list[FieldError]:
         elif secret.name not in allowed:
             message = (
                 f"project {caller.project.name!r} has no secret {secret.name}; ask an admin to set it: "
-                f"{_set_command(secret.name, secret.jobs)}"
+                f"{set_command(secret.name, secret.jobs)}"
             )
             errors.append(FieldError(f"/secrets/{index}/name", "unknown_secret", message))
         elif denied := [job for job in secret.jobs if job not in allowed[secret.name]]:
             message = (
                 f"the secret {secret.name} is not allowed for the {' and '.join(denied)} job, only for "
                 f"{', '.join(allowed[secret.name]) or 'no job'}; ask an admin to allow it: "
-                f"{_set_command(secret.name, [*allowed[secret.name], *denied])}"
+                f"{set_command(secret.name, [*allowed[secret.name], *denied])}"
             )
             errors.append(FieldError(f"/secrets/{index}/jobs", "secret_not_for_job", message))
     return errors
@@ -66,7 +71,8 @@ def _no_user_code_message(secret: SecretSection, jobs: list[JobKind]) -> str:
     return (
         f"no user code can read {secret.name} in the {named} job: uploaded rewards, workflows and agents run in "
         "sandboxes without environment variables. Only the trainer of a run with an uploaded loss "
-        "(algorithm.loss_function) can have secrets: jobs: [trainer]"
+        "(algorithm.loss_function) can have secrets: jobs: [trainer]. The rewards http and judge name theirs in "
+        "their options"
     )
 
 
@@ -90,14 +96,21 @@ def reveal(node: Node, job_id: str, *, epoch: int, incarnation: int, now: dateti
     variables = secret_variables(run, kind)
     names = sorted(set(variables.values()))
     allowed = secret_services.for_jobs(run.project_id, names)
+    hosts = secret_services.for_hosts(run.project_id, names)
     for variable, name in variables.items():
         if kind not in allowed.get(name, []):
             state = "is no longer allowed for such jobs" if name in allowed else "was deleted"
             raise conflict(
                 "secret_missing",
                 f"the secret {name}, which {job.name} needs as {variable}, {state}; ask an admin to set it "
-                f"({_set_command(name, [kind])}), then retry the run from its last checkpoint",
+                f"({set_command(name, [kind])}), then retry the run from its last checkpoint",
             )
+    for reward in remote_rewards(run.spec) if kind == JobKind.REWARD else []:
+        secret = reward.options.secret
+        if secret is not None and (
+            denied := secret_services.host_error(secret, reward.options.url, hosts[secret])
+        ):
+            raise conflict("secret_missing", f"{denied}; then retry the run from its last checkpoint")
     what = (
         f"{job.name} of run {run.name!r} ({run.pk}), attempt {job.attempt.number}, incarnation {incarnation}"
     )
@@ -105,5 +118,5 @@ def reveal(node: Node, job_id: str, *, epoch: int, incarnation: int, now: dateti
     return {variable: values[name] for variable, name in variables.items()}
 
 
-def _set_command(name: str, jobs: list[JobKind] | list[str]) -> str:
+def set_command(name: str, jobs: list[JobKind] | list[str]) -> str:
     return f"oolong secret set {name} {' '.join(f'--job {job}' for job in jobs)}"

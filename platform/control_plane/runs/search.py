@@ -195,6 +195,16 @@ def _simple(make: Callable[[str], Q]) -> Callable[[Search, str], None]:
     return lambda search, value: search.filters.append(make(value))
 
 
+def _names_secret(name: str) -> Q:
+    """For its jobs, or for the service that its reward or a part of it asks."""
+    options: list[dict[str, object]] = [{"secret": name}, {"parts": [{"options": {"secret": name}}]}]
+    rewards = [{"reward": {"options": one}} for one in options]
+    found = Q(spec__contains={"secrets": [{"name": name}]})
+    for reward in rewards:
+        found |= Q(spec__contains=reward) | Q(spec__contains={"evaluation": reward})
+    return found
+
+
 _PARSERS: dict[str, Callable[[Search, str], None]] = {
     "status": _status,
     "condition": _condition,
@@ -209,7 +219,7 @@ _PARSERS: dict[str, Callable[[Search, str], None]] = {
     "dataset": _dataset,
     "function": _function,
     "parent": _simple(lambda value: Q(parent_id=value)),
-    "secret": _simple(lambda value: Q(spec__contains={"secrets": [{"name": value}]})),
+    "secret": _simple(_names_secret),
     "sweep": _simple(lambda value: Q(trial__sweep_id=value)),
     "metric": _metric,
     "created_after": _timestamp("gte", "created_after"),

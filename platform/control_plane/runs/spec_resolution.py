@@ -21,6 +21,7 @@ from control_plane.runs import job_secrets
 from control_plane.runs.lint_context import lint_context
 from control_plane.runs.models import Run
 from control_plane.runs.priority_caps import priority_errors
+from control_plane.runs.remote_reward_rules import remote_reward_errors
 from control_plane.runs.reward_test_policy import untested_reward_error
 from oolong.contracts import user_code
 from oolong.contracts.error_words import nearest
@@ -83,6 +84,8 @@ def resolve_spec(
     _resolve_pool(caller, spec, resolved)
     resolved.errors += priority_errors(caller, spec.placement.priority, "/placement/priority")
     resolved.errors += job_secrets.secret_errors(caller, spec)
+    if not errors:  # invalid options name no service
+        resolved.errors += remote_reward_errors(caller, spec.model_dump(mode="json"))
     for finding in lint(spec, lint_context(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":
             resolved.add_error(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")

@@ -197,6 +197,7 @@ class TrajectorySample(models.Model):
     finish_reason = models.CharField(max_length=40)
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
     reward_result = models.TextField(default="")  # the reward function's reason
+    reward_text = models.TextField(default="", db_default="")  # what a judge wrote
     sample_reasons = models.JSONField(default=list)
     row = models.BigIntegerField(null=True)  # of the dataset
     member = models.IntegerField(null=True)  # of the group

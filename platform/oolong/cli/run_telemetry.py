@@ -152,6 +152,8 @@ def trajectory(
     sys.stdout.write(
         f"\n--- prompt\n{found.prompt}\n--- completion\n{found.completion}\n--- answer\n{found.answer}\n"
     )
+    if found.reward_text:
+        sys.stdout.write(f"--- judge\n{found.reward_text}\n")
 
 
 def _export(client: Client, run: str, names: list[str], *, axis: str, to: Path) -> None:

@@ -219,6 +219,9 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     listener: PeerListener | None = None  # None: no engine of the attempt may be on another node
     trainer_node: TrainerNode | None = None  # None: this node, or nothing here needs it
     gang: TrainerGang | None = None  # None: all ranks of the trainer are on one node
+    reward_origins: list[
+        str
+    ] = []  # of the services that the run's rewards may ask: https://judge.example.com
 
 
 class HeartbeatReply(Wire, frozen=True, kw_only=True):

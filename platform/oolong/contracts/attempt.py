@@ -69,6 +69,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     )
     certificate: str = ""  # of the servers on the trainer's node, when that is another one
     gang: TrainerGangFile | None = None  # None: all ranks of the trainer are on one node
+    reward_origins: list[str] = []  # of the services that the reward job may ask
 
     @property
     def run_spec(self) -> RunSpec:

@@ -147,6 +147,15 @@ reward/scored | | completions scored so far
 reward/verifier_errors | | completions without a score so far because the reward function failed; never a reward of 0
 reward/sandbox_errors | | completions or tool calls without a result so far because the sandbox failed
 reward/forgeable_frac | fraction | scores that the completion's own code could have forged
+reward/remote_requests | | requests to the service of a remote reward so far, those sent again included
+reward/remote_retries | | of them, those sent again after a lost connection, a timeout, 408, 429 or 5xx
+reward/remote_failures | | requests given up so far; their completions have no score
+reward/remote_latency_p50_seconds | seconds | median time of an answered request to that service, without the wait for a free one
+reward/remote_latency_p95_seconds | seconds | its 95th percentile
+reward/judge_input_tokens | tokens | prompt tokens that the judge's endpoint has counted so far
+reward/judge_output_tokens | tokens | completion tokens that it has counted so far
+reward/judge_cache_hits | | completions so far whose judgement was known: the same prompt, answer and response
+reward/judge_unparsable | | replies of the judge so far in which no score was found
 sandbox/runs | | sandboxes run so far
 sandbox/tests | | programs and tests run in them so far
 sandbox/timeouts | | of those, stopped at their time limit

@@ -46,6 +46,7 @@ class Trajectory(Message, frozen=True, kw_only=True):
     score: float | None = None  # the reward function's own value
     reward_parts: dict[str, float] = {}  # of a composite: each part's own score
     reward_result: str = ""  # the reward function's own word for it: exact, wrong_answer, time_limit ...
+    reward_text: str = ""  # what a judge wrote
     interruptions: int = 0  # retractions > 0 or aborts with tokens, counted
     generate_seconds: float = 0.0
     reward_seconds: float = 0.0
@@ -466,6 +467,7 @@ class ScoreReply(Message, frozen=True, kw_only=True):
     parts: dict[str, float] = {}  # of a composite: each part's own score
     result: str = ""  # the function's own word for it: exact, wrong_answer, time_limit ...
     forgeable: bool = False  # the completion could have forged the score
+    text: str = ""  # what a judge wrote, for people
     kind: str = ""  # of an error: verifier_error | sandbox_error
     message: str = ""
     seconds: float = 0.0

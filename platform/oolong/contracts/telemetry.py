@@ -72,6 +72,7 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     finish_reason: str
     reward_parts: dict[str, float] = {}  # of a composite reward: each part's own score
     reward_result: str = ""  # the reward function's own word: exact, wrong_answer, time_limit ...
+    reward_text: str = ""  # what a judge wrote
     sample_reasons: list[str] = []  # group, highest_reward, lowest_reward, longest, widest_span
     row: int = -1  # of the dataset; -1 where it was not told
     member: int = 0  # of the group, 0-based

@@ -3,7 +3,7 @@
 A name is resolved once for each request, and again for each redirect. The policy sees the URL and every address of
 the name; the connection goes to one of these by number, with the name only in the Host header and the TLS handshake.
 A second answer of the name server changes nothing. Every such request of the control plane and of agents takes this
-way: webhooks, dataset and model imports, the identity provider.
+way: webhooks, dataset and model imports, the identity provider, remote rewards.
 """
 
 from __future__ import annotations
@@ -104,6 +104,35 @@ class EndpointPolicy:
         for address in ["127.0.0.1"] if is_loopback(url.host) else addresses:
             if not is_public(address):
                 raise blocked(url.host, address, self.how_to_allow.format(host=url.host))
+
+
+@dataclass(frozen=True)
+class OriginPolicy:
+    """The origins that an operator listed, wherever they are, and nothing else."""
+
+    origins: frozenset[str]  # as `origin_of` writes them
+    how_to_allow: str = ""  # a format of {origin}, for the message
+
+    def check(self, url: httpx.URL, addresses: Sequence[str]) -> None:
+        if url.scheme not in DEFAULT_PORTS or not url.host:
+            raise AddressBlocked(f"{without_query(url)!r}: only http:// and https:// are allowed")
+        if url.userinfo:
+            raise AddressBlocked(
+                "a URL with a user name or a password is refused; it would be kept and shown"
+            )
+        origin = origin_of(url)
+        if origin not in self.origins:
+            listed = ", ".join(sorted(self.origins)) or "none"
+            raise AddressBlocked(
+                f"{origin} is not among the allowed origins ({listed}){self.how_to_allow.format(origin=origin)}"
+            )
+
+
+def origin_of(url: httpx.URL) -> str:
+    """`https://host`, with the port where it is not the scheme's usual one."""
+    host = f"[{url.host}]" if ":" in url.host else url.host.lower()
+    port = url.port or DEFAULT_PORTS.get(url.scheme)
+    return f"{url.scheme}://{host}" + ("" if port == DEFAULT_PORTS.get(url.scheme) else f":{port}")
 
 
 def blocked(host: str, address: str, otherwise: str) -> AddressBlocked:

@@ -11,6 +11,8 @@ from oolong.contracts.run_spec.lint import RULES
 from oolong.contracts.run_spec.memory import kv_bytes_per_token
 from tests.support.tiny_specs import tiny_run_spec
 
+JUDGE = {"url": "https://a.test", "model": "m", "template": "{response}", "concurrency": 64}
+
 # code -> (odd, its twin that is not, what is known)
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "kv_too_small": ({"rollout": {"engine_max_total_tokens": 600}}, {"rollout": {"engine_max_total_tokens": 624}}, Facts()),
@@ -20,6 +22,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
         Facts(),
     ),
     "reward_scale_zero": ({"reward": {"scale": 0}}, {"reward": {"scale": 0.1}}, Facts()),
+    "reward_slower_than_rollouts": (
+        {"reward": {"name": "http", "options": {"url": "https://a.test", "concurrency": 1, "batch_size": 4}}},
+        {"reward": {"name": "http", "options": {"url": "https://a.test", "concurrency": 2, "batch_size": 4}}},
+        Facts(reward_latency_seconds=0.5, rollouts_per_second=16.0),
+    ),
+    "reward_queue_long": (
+        {"reward": {"name": "judge", "timeout_seconds": 30, "options": {**JUDGE, "votes": 2, "temperature": 1, "concurrency": 8}}},
+        {"reward": {"name": "judge", "timeout_seconds": 30, "options": {**JUDGE, "votes": 2, "temperature": 1, "concurrency": 64}}},
+        Facts(),
+    ),
+    "equal_votes": (
+        {"reward": {"name": "judge", "options": {**JUDGE, "votes": 2}}},
+        {"reward": {"name": "judge", "options": {**JUDGE, "votes": 2, "temperature": 0.7}}},
+        Facts(),
+    ),
     "stops_below_required": (
         {"kind": "sft", "sft": {"stop_at_greedy_accuracy": 0.8}}, {"kind": "sft", "sft": {"stop_at_greedy_accuracy": 0.85}}, Facts(),
     ),

@@ -25,6 +25,7 @@ from gpu_agents.rewards import code_compare, registry
 from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import extract_code, program_of
 from gpu_agents.rewards.math_answer import compare_quickly, rejection_reason
+from gpu_agents.rewards.remote import judge_text
 from gpu_agents.rewards.reward import Completion, ScoringError
 from gpu_agents.rewards.user_function import read_result
 from gpu_agents.rollout.chat_template import ChatTemplate
@@ -33,6 +34,7 @@ from gpu_agents.rollout.sessions.openai_chat import InvalidChatRequest, parse_re
 from gpu_agents.rollout.sessions.session import _IncrementalText
 from gpu_agents.rollout.workflows.tool_calls import ToolFormat, tool_calls
 from oolong import untrusted
+from oolong.contracts.run_spec.remote_rewards import JudgeOptions
 from oolong.redaction import Redactor
 
 SIZE = 300_000
@@ -137,6 +139,7 @@ def score_program(text: str) -> object:
     return program_of(read_task('{"tests": [{"input": "", "output": ""}]}'), extract_code(text), "nonce")
 
 
+JUDGE = JudgeOptions(url="https://a.test", model="m", template="{response}")
 PARSERS: tuple[tuple[str, Parser], ...] = (
     *finders(),
     *rewards(),
@@ -153,6 +156,8 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("chat: growing text", lambda text: _IncrementalText(["never"]).grow(text)),
     ("chat: a request", lambda text: parse_request(text.encode(), temperature=1.0)),
     ("chat: arguments", lambda text: arguments_of({"function": {"arguments": text}})),
+    ("judge: quotes", lambda text: judge_text.quoted(text)),
+    ("judge: a reply", lambda text: judge_text.parse_score(text, JUDGE)),
     ("untrusted JSON", lambda text: untrusted.parse_json(text)),
     ("untrusted text", lambda text: untrusted.clean_text(text)),
     ("untrusted label", lambda text: untrusted.label_error(text)),
@@ -216,6 +221,10 @@ COVERED = {
     "gpu_agents/rewards/execute.py": "untrusted JSON",
     "gpu_agents/rewards/format_check.py": "rewards; a pattern of the spec runs in a child that is killed",
     "gpu_agents/rewards/math_answer.py": "math; text for math-verify is bounded by rejection_reason and by time",
+    "gpu_agents/rewards/remote/endpoint.py": "writes JSON only",
+    "gpu_agents/rewards/remote/http_protocol.py": "untrusted JSON",
+    "gpu_agents/rewards/remote/judge.py": "writes JSON only",
+    "gpu_agents/rewards/remote/judge_text.py": "judge; a pattern of the spec runs in a child that is killed",
     "gpu_agents/rewards/service.py": "parses nothing itself: runs a reward beside the loop",
     "gpu_agents/rewards/user_function.py": "a result of a user's reward",
     "gpu_agents/rollout/chat_template.py": "chat template",
@@ -238,7 +247,7 @@ READERS = {"re", "json", "parse_json", "model_text"}
 
 
 def test_every_module_that_reads_model_text_is_in_the_table(checkout: Path) -> None:
-    folders = ("rewards", "rollout/workflows", "rollout/sessions", "playground")
+    folders = ("rewards", "rewards/remote", "rollout/workflows", "rollout/sessions", "playground")
     files = [file for folder in folders for file in (checkout / "gpu_agents" / folder).glob("*.py")]
     reading = {
         str(file.relative_to(checkout))

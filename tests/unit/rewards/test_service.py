@@ -21,6 +21,7 @@ from gpu_agents.rewards.__main__ import max_error_rate, scorer_of, serve
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.pool import ChildPool
 from gpu_agents.rewards.registry import build_reward
+from gpu_agents.rewards.remote.counts import RemoteCounts
 from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, Scorer, ScoringError, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import KEPT_PARTS, InThisProcess, RewardService, ScoreCounts
@@ -335,7 +336,8 @@ async def test_a_job_that_must_run_code_ends_at_its_start_where_there_is_no_sand
     sources = {"reward": str(tmp_path / "mine.py")}
     job = replace(job, attempt=msgspec.structs.replace(job.attempt, source_files=sources))
     sandboxes = Sandboxes(slots=1)
-    await asyncio.wait_for(serve(job, scorer_of(job, sandboxes), sandboxes), 60)
+    remote = RemoteCounts()
+    await asyncio.wait_for(serve(job, scorer_of(job, sandboxes, remote), sandboxes, remote), 60)
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["reason"] == EndReason.CONFIG_REJECTED and command in result["message"]
 
@@ -347,9 +349,9 @@ def test_the_spec_says_which_reward_an_evaluation_has(tmp_path: Path) -> None:
         "dataset": {"version": "d"},
         "evaluation": {"reward": {"name": "math"}},
     }
-    assert isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), TrainEvalScorer)
+    assert isinstance(scorer_of(job_of(document, tmp_path), Sandboxes(), RemoteCounts()), TrainEvalScorer)
     del document["evaluation"]["reward"]
-    assert not isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), TrainEvalScorer)
+    assert not isinstance(scorer_of(job_of(document, tmp_path), Sandboxes(), RemoteCounts()), TrainEvalScorer)
 
 
 async def test_training_and_evaluation_may_each_have_an_uploaded_function(tmp_path: Path) -> None:
@@ -369,7 +371,7 @@ async def test_training_and_evaluation_may_each_have_an_uploaded_function(tmp_pa
     job = job_of(document, tmp_path)
     sources = {name: str(tmp_path / f"{name}.py") for name in texts}
     job = replace(job, attempt=msgspec.structs.replace(job.attempt, source_files=sources))
-    scorer = scorer_of(job, Sandboxes())
+    scorer = scorer_of(job, Sandboxes(), RemoteCounts())
     assert isinstance(scorer, TrainEvalScorer)
     found = {purpose: inner._common["source"] for purpose, inner in scorer._scorers.items()}  # type: ignore[attr-defined]
     assert found == {"training": texts["reward"], "evaluation": texts[EVALUATION_REWARD]}

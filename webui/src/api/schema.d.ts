@@ -4529,6 +4529,8 @@ export interface components {
             trainer_node: components["schemas"]["AgentTrainerNode"] | null;
             /** @default null */
             gang: components["schemas"]["AgentTrainerGang"] | null;
+            /** @default [] */
+            reward_origins: string[];
         };
         /** DesiredJob */
         AgentDesiredJob: {
@@ -7176,7 +7178,7 @@ export interface components {
             name: string;
             /** @description never shown again */
             value: string;
-            /** @description hosts that an import by URL may send it to, as Authorization; host:port for one port alone */
+            /** @description hosts that an import by URL or a remote reward may send it to, as Authorization; host:port for one port alone */
             hosts?: string[];
             /** @description kinds of jobs that a run may give it to, as a variable of their environment */
             jobs?: components["schemas"]["JobsEnum"][];
@@ -8231,6 +8233,8 @@ export interface components {
             timeline: {
                 [key: string]: number;
             };
+            /** @description what a judge wrote */
+            reward_text: string;
             /** @description null: the job did not tell them, being too many */
             token_ids: number[] | null;
             /** @description of the sampling distribution, for each token */
@@ -10890,7 +10894,8 @@ export interface operations {
                      *           "evaluators": false,
                      *           "listener": null,
                      *           "trainer_node": null,
-                     *           "gang": null
+                     *           "gang": null,
+                     *           "reward_origins": []
                      *         }
                      *       ],
                      *       "acknowledged": [],
@@ -15358,8 +15363,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc"
+                     *       "sha256": "d8417586f49b9acbc686fb0e7b2dc22f4e8d37f5a98ce901920d491b79fa2254",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=d8417586f49b9acbc686fb0e7b2dc22f4e8d37f5a98ce901920d491b79fa2254"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -19746,6 +19751,51 @@ export interface operations {
                      *           "help": "scores that the completion's own code could have forged"
                      *         },
                      *         {
+                     *           "name": "reward/remote_requests",
+                     *           "unit": "",
+                     *           "help": "requests to the service of a remote reward so far, those sent again included"
+                     *         },
+                     *         {
+                     *           "name": "reward/remote_retries",
+                     *           "unit": "",
+                     *           "help": "of them, those sent again after a lost connection, a timeout, 408, 429 or 5xx"
+                     *         },
+                     *         {
+                     *           "name": "reward/remote_failures",
+                     *           "unit": "",
+                     *           "help": "requests given up so far; their completions have no score"
+                     *         },
+                     *         {
+                     *           "name": "reward/remote_latency_p50_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "median time of an answered request to that service, without the wait for a free one"
+                     *         },
+                     *         {
+                     *           "name": "reward/remote_latency_p95_seconds",
+                     *           "unit": "seconds",
+                     *           "help": "its 95th percentile"
+                     *         },
+                     *         {
+                     *           "name": "reward/judge_input_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "prompt tokens that the judge's endpoint has counted so far"
+                     *         },
+                     *         {
+                     *           "name": "reward/judge_output_tokens",
+                     *           "unit": "tokens",
+                     *           "help": "completion tokens that it has counted so far"
+                     *         },
+                     *         {
+                     *           "name": "reward/judge_cache_hits",
+                     *           "unit": "",
+                     *           "help": "completions so far whose judgement was known: the same prompt, answer and response"
+                     *         },
+                     *         {
+                     *           "name": "reward/judge_unparsable",
+                     *           "unit": "",
+                     *           "help": "replies of the judge so far in which no score was found"
+                     *         },
+                     *         {
                      *           "name": "sandbox/runs",
                      *           "unit": "",
                      *           "help": "sandboxes run so far"
@@ -21381,24 +21431,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 4.911452,
+                     *           "unpriced_slot_seconds": 96.72021,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.455726,
+                     *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.455726
+                     *             "other": 92.72021
                      *           },
                      *           "outcomes": {
-                     *             "trained": 2.455726,
+                     *             "trained": 4,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 2.455726
+                     *             "unknown": 92.72021
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21430,24 +21480,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 4.911452,
+                     *         "unpriced_slot_seconds": 96.72021,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.455726,
+                     *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.455726
+                     *           "other": 92.72021
                      *         },
                      *         "outcomes": {
-                     *           "trained": 2.455726,
+                     *           "trained": 4,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 2.455726
+                     *           "unknown": 92.72021
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21585,7 +21635,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             4.941806
+                     *             97.282088
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -31792,6 +31842,7 @@ export interface operations {
                      *       "low_version": null,
                      *       "high_version": null,
                      *       "timeline": {},
+                     *       "reward_text": "",
                      *       "token_ids": null,
                      *       "logprobs": null,
                      *       "versions": null,

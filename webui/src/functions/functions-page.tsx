@@ -69,7 +69,7 @@ function List({ kind, archived, readOnly }: { kind?: SourceKind; archived?: "onl
 }
 
 const EMPTY: Record<SourceKind, string> = {
-  reward: "A reward turns one completion into one number. Built in are exact_match, math, code, format, length and composite.",
+  reward: "A reward turns one completion into one number. Built in are exact_match, math, code, format, length and composite; http and judge ask a service elsewhere.",
   workflow: "A workflow turns a prompt into a trajectory, over one turn or several. Built in are single_turn, multi_turn and python_tool.",
   loss: "A loss gives one number per token to the trainer. Pools accept losses only where an admin of the installation allows them.",
 };

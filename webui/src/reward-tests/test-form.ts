@@ -6,7 +6,7 @@ import { PROBE_NAMES, type ProbeName } from "./report.ts";
 
 export type Completions = "sample" | "stored" | "probes";
 
-export const BUILT_IN = ["exact_match", "math", "code", "format", "length", "composite"];
+export const BUILT_IN = ["exact_match", "math", "code", "format", "length", "composite", "http", "judge"];
 
 /** Rows of a complete test (RewardTestSection.rows). */
 export const DEFAULT_ROWS = 32;

@@ -20,17 +20,20 @@ import classes from "./team.module.css";
 
 type Job = NonNullable<SecretSetRequest["jobs"]>[number];
 const TRAINER: Job = "trainer"; // the only job that runs code which reads a variable
+const REWARD: Job = "reward"; // sends it to the service of the rewards http and judge
 
 /** Sets a secret, or replaces the value and the users of one. */
 export function SetSecret({ secret, onClose }: { secret?: Secret; onClose: () => void }) {
   const [name, setName] = useState(secret?.name ?? "");
   const [value, setValue] = useState("");
   const [forTrainer, setForTrainer] = useState(secret === undefined || secret.jobs.includes(TRAINER));
+  const [forReward, setForReward] = useState(secret?.jobs.includes(REWARD) ?? false);
   const [hosts, setHosts] = useState(secret?.hosts ?? []);
   const client = useQueryClient();
-  const others = (secret?.jobs ?? []).filter((job) => job !== TRAINER) as Job[];
+  const others = (secret?.jobs ?? []).filter((job) => job !== TRAINER && job !== REWARD) as Job[];
+  const jobs = [...others, ...(forTrainer ? [TRAINER] : []), ...(forReward ? [REWARD] : [])];
   const save = useMutation({
-    mutationFn: () => post("/api/v1/secrets", { body: { name, value, hosts, jobs: forTrainer ? [...others, TRAINER] : others } }),
+    mutationFn: () => post("/api/v1/secrets", { body: { name, value, hosts, jobs } }),
     onSuccess: () => {
       void client.invalidateQueries({ queryKey: secretsQuery.queryKey });
       onClose();
@@ -45,7 +48,8 @@ export function SetSecret({ secret, onClose }: { secret?: Secret; onClose: () =>
             : <Text size="sm">The new value replaces the old one, and so do the users below. A running job keeps the value that it has; the next start uses the new one.</Text>}
           <PasswordInput size="xs" label="Value" description="For jobs at least 8 characters. It is encrypted and never shown again." required data-autofocus={secret !== undefined} autoComplete="new-password" value={value} onChange={(event) => setValue(event.currentTarget.value)} error={fieldError(save.error, "/value")} />
           <Checkbox size="xs" label="The trainer of a run may get it" description="Runs that bring a loss of their own can read it there, as an environment variable. Anyone who may start runs can then read it." checked={forTrainer} onChange={(event) => setForTrainer(event.currentTarget.checked)} error={fieldError(save.error, "/jobs")} />
-          <TagsInput size="xs" label="Hosts for imports" description="Imports by URL send it to these hosts as Authorization. Press Enter after each host." value={hosts} onChange={setHosts} splitChars={[",", " "]} acceptValueOnBlur error={fieldError(save.error, "/hosts")} />
+          <Checkbox size="xs" label="The rewards http and judge may send it" description="To the hosts below, as bearer token. No code of a run reads it." checked={forReward} onChange={(event) => setForReward(event.currentTarget.checked)} />
+          <TagsInput size="xs" label="Hosts" description="Imports by URL, and rewards if allowed, send it to these hosts as Authorization. Press Enter after each host." value={hosts} onChange={setHosts} splitChars={[",", " "]} acceptValueOnBlur error={fieldError(save.error, "/hosts")} />
           <ProblemNotice error={otherError(save.error, ["/name", "/value", "/jobs", "/hosts"])} />
           <Group justify="flex-end" gap={8}>
             <Button variant="default" onClick={onClose}>Cancel</Button>

@@ -88,6 +88,24 @@ def for_jobs(project_id: str, names: Sequence[str]) -> dict[str, list[str]]:
     )
 
 
+def for_hosts(project_id: str, names: Sequence[str]) -> dict[str, list[str]]:
+    """Those of the names that the project has a secret of, each with the hosts that it may be sent to."""
+    return dict(
+        ProjectSecret.objects.filter(project_id=project_id, name__in=names).values_list("name", "hosts")
+    )
+
+
+def host_error(name: str, url: str, hosts: Sequence[str]) -> str:
+    """Why a secret must not be sent to the host of `url`; "" when it may."""
+    host, address = _host_of(url)
+    if {host, address} & set(hosts):
+        return ""
+    return (
+        f"the secret {name} is not for {address!r} but for {', '.join(hosts) or 'no host'}; an admin can "
+        f"change that: oolong secret set {name} --host {host or 'HOST'}"
+    )
+
+
 def missing(project_id: str, names: Sequence[str]) -> list[str]:
     """Those of the names that the project has no secret of."""
     known = ProjectSecret.objects.filter(project_id=project_id, name__in=names).values_list("name", flat=True)
@@ -119,16 +137,11 @@ def reveal(project_id: str, names: Sequence[str], *, for_what: str, now: datetim
 def reveal_for_host(project_id: str, name: str, *, url: str, now: datetime) -> str:
     """A secret that is sent to the host of `url`. Whoever may import could else have it sent to himself."""
     row = ProjectSecret.objects.filter(project_id=project_id, name=name).first()
-    host, address = _host_of(url)
-    if row is not None and not {host, address} & set(row.hosts):
-        message = (
-            f"the secret {name} is not for {address!r} but for {', '.join(row.hosts) or 'no host'}; an admin can "
-            f"change that: oolong secret set {name} --host {host or 'HOST'}"
-        )
+    if row is not None and (message := host_error(name, url, row.hosts)):
         raise unprocessable(
             "secret_not_for_host", message, [FieldError("/secret", "secret_not_for_host", message)]
         )
-    return reveal(project_id, [name], for_what=f"an import from {host}", now=now)[name]
+    return reveal(project_id, [name], for_what=f"an import from {_host_of(url)[0]}", now=now)[name]
 
 
 def _host_of(url: str) -> tuple[str, str]:

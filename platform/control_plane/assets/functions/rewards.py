@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-BUILT_IN = ("exact_match", "math", "code", "format", "length", "composite")
+BUILT_IN = ("exact_match", "math", "code", "format", "length", "composite", "http", "judge")

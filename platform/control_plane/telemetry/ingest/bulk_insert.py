@@ -221,6 +221,7 @@ def _sample(job: Job, line: contract.TrajectoryLine) -> TrajectorySample:
         finish_reason=line.finish_reason,
         reward_parts=line.reward_parts,
         reward_result=line.reward_result,
+        reward_text=line.reward_text,
         sample_reasons=line.sample_reasons,
         row=line.row if line.row >= 0 else None,
         member=line.member,

@@ -175,6 +175,7 @@ class TrajectorySerializer(ResponseSerializer):
 
 
 class WholeTrajectorySerializer(TrajectorySerializer):
+    reward_text = serializers.CharField(allow_blank=True, help_text="what a judge wrote")
     token_ids = serializers.ListField(
         child=serializers.IntegerField(),
         allow_null=True,

@@ -59,6 +59,7 @@ def get(run: Run, sample_id: str) -> dict[str, Any]:
     # The lists of tokens are long and hold plain numbers already: they skip the serializer.
     return {
         **TrajectorySerializer.render(sample),
+        "reward_text": sample.reward_text,
         "token_ids": tokens.token_ids if tokens else None,
         "logprobs": tokens.logprobs if tokens else None,
         "versions": tokens.versions if tokens else None,

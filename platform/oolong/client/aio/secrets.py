@@ -17,8 +17,8 @@ class AsyncSecrets(AsyncResource):
     async def set(
         self, name: str, value: str, *, hosts: Sequence[str] = (), jobs: Sequence[str] = ()
     ) -> models.Secret:
-        """Keep a value under a name, instead of the one before. `hosts`: where an import by URL may send it; `jobs`:
-        kinds of jobs that a run may give it to (controller, reward, rollout, trainer)."""
+        """Keep a value under a name, instead of the one before. `hosts`: where an import by URL or a remote
+        reward may send it; `jobs`: kinds of jobs that a run may give it to (controller, reward, rollout, trainer)."""
         body = {"name": name, "value": value, "hosts": list(hosts), "jobs": list(jobs)}
         return await self._send(post("secrets", models.Secret, body=body))
 

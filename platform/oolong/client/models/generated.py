@@ -1732,6 +1732,7 @@ class WhatIfOutcome(ApiModel):
 
 
 class WholeTrajectory(Trajectory):
+    reward_text: str
     token_ids: list[int] | None = None
     logprobs: list[float] | None = None
     versions: list[int] | None = None

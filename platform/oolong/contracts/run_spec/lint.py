@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from oolong.contracts.run_spec import memory
 from oolong.contracts.run_spec.device import device_needed
+from oolong.contracts.run_spec.remote_rewards import HttpOptions, JudgeOptions, RemoteOptions, remote_rewards
 from oolong.contracts.run_spec.spec import RunSpec
 
 Severity = Literal["error", "warning"]
@@ -33,6 +34,8 @@ class Facts:
     pool_gpu_memory_bytes: int | None = None  # of its largest GPU
     largest_node_slots: int | None = None
     team_limit_slots: int | None = None
+    reward_latency_seconds: float | None = None  # median of the newest test of the same remote reward
+    rollouts_per_second: float | None = None  # that the newest run of the model and pool trained on
 
 
 class LintFinding(BaseModel):
@@ -86,6 +89,59 @@ def _policy_never_learns(spec: RunSpec, facts: Facts) -> str | None:
 
 def _reward_scale_zero(spec: RunSpec, facts: Facts) -> str | None:
     return "scale=0 gives every completion the same reward" if spec.reward.scale == 0 else None
+
+
+def _reward_slower_than_rollouts(spec: RunSpec, facts: Facts) -> str | None:
+    latency, rate = facts.reward_latency_seconds, facts.rollouts_per_second
+    at_once = _completions_at_once(spec)
+    if at_once is None or not latency or rate is None or at_once / latency >= rate:
+        return None
+    return (
+        f"the reward's test measured {latency:.3g} s, so {at_once:g} completions at once are {at_once / latency:.3g} "
+        f"scores a second; the newest run of this model trained on {rate:.3g} rollouts a second"
+    )
+
+
+REWARD_PATIENCE_SECONDS = 900.0  # of rollout workers, beyond reward.timeout_seconds
+
+
+def _reward_queue_long(spec: RunSpec, facts: Facts) -> str | None:
+    at_once = _completions_at_once(spec)
+    if at_once is None:
+        return None
+    in_flight = spec.rollout.max_concurrent_groups * spec.rollout.group_size
+    seconds = in_flight / at_once * spec.reward.timeout_seconds
+    if seconds <= REWARD_PATIENCE_SECONDS:
+        return None
+    return (
+        f"{in_flight} completions may wait for {at_once:g} places; where a request takes reward.timeout_seconds="
+        f"{spec.reward.timeout_seconds:g}, the last waits {seconds:.0f} s, and workers give up after "
+        f"{REWARD_PATIENCE_SECONDS:g} s more than one request"
+    )
+
+
+def _completions_at_once(spec: RunSpec) -> float | None:
+    """Completions that the slowest service of the training's reward scores at once; None without one."""
+    services = [
+        one.options for one in remote_rewards(spec.model_dump(mode="json", include={"kind", "reward"}))
+    ]
+    return min(map(_batch, services), default=None)
+
+
+def _batch(options: RemoteOptions) -> float:
+    match options:
+        case HttpOptions():
+            return options.concurrency * options.batch_size
+        case JudgeOptions():
+            return options.concurrency / options.votes
+    raise TypeError(type(options))
+
+
+def _equal_votes(spec: RunSpec, facts: Facts) -> str | None:
+    for one in remote_rewards(spec.model_dump(mode="json", include={"kind", "reward", "evaluation"})):
+        if isinstance(one.options, JudgeOptions) and one.options.votes > 1 and one.options.temperature == 0:
+            return f"votes={one.options.votes} with temperature=0: the votes are mostly equal, and each costs tokens"
+    return None
 
 
 def _context_exceeded(spec: RunSpec, facts: Facts) -> str | None:
@@ -374,6 +430,9 @@ RULES: tuple[Rule, ...] = (
     Rule("policy_never_learns", "error", "rl", "/algorithm/critic/warmup_steps", _policy_never_learns, "Lower warmup_steps, or raise total_train_steps."),
     Rule("reward_scale_zero", "error", "rl", "/reward/scale", _reward_scale_zero, "Give a scale other than 0."),
     Rule("stops_below_required", "error", "sft", "/sft/stop_at_greedy_accuracy", _stops_below_required, "Stop at the required accuracy or above it."),
+    Rule("reward_slower_than_rollouts", "warning", "rl", "/reward/options", _reward_slower_than_rollouts, "Raise concurrency or batch_size as far as the service allows, or lower votes; the rollouts otherwise wait for scores."),
+    Rule("reward_queue_long", "warning", "rl", "/reward/options", _reward_queue_long, "Raise concurrency or batch_size, lower reward.timeout_seconds, or lower rollout.max_concurrent_groups."),
+    Rule("equal_votes", "warning", "any", "/reward/options", _equal_votes, "Give a temperature, or votes: 1."),
     Rule("context_exceeded", "warning", "rl", "/rollout/max_new_tokens", _context_exceeded, "Lower max_new_tokens or max_prompt_tokens; what goes beyond the context is cut."),
     Rule("sequence_over_microbatch", "warning", "rl", "/trainer/microbatch_tokens", _sequence_over_microbatch, "Raise it to the longest trajectory: such a one is alone in its microbatch and may not fit."),
     Rule("many_epochs", "warning", "rl", "/trainer/total_train_steps", _many_epochs, "Fewer steps or more rows; watch the evaluation for overfitting."),

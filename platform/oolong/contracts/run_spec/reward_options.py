@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from oolong.contracts.error_words import nearest
 from oolong.contracts.model_faults import SpecError, faults_of
+from oolong.contracts.run_spec.remote_rewards import REMOTE_OPTIONS
 from oolong.contracts.run_spec.section import PositiveFloat, PositiveInt, Section, refuse
 
 Text = Annotated[str, Field(min_length=1)]
@@ -125,6 +126,7 @@ REWARD_OPTIONS: dict[str, type[Section]] = {
     "format": FormatOptions,
     "length": LengthOptions,
     "composite": CompositeOptions,
+    **REMOTE_OPTIONS,
 }
 
 

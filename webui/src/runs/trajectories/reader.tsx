@@ -95,6 +95,12 @@ function Completion({ whole }: { whole: WholeTrajectory }) {
         {timeline.generate_seconds !== undefined && <Fact label="Generated in">{duration(timeline.generate_seconds)}</Fact>}
         {timeline.reward_seconds !== undefined && <Fact label="Scored in">{duration(timeline.reward_seconds)}</Fact>}
       </Facts></div>
+      {whole.reward_text !== "" && (
+        <details className={classes.judge}>
+          <summary>What the judge wrote</summary>
+          <pre>{whole.reward_text}</pre>
+        </details>
+      )}
     </section>
   );
 }

@@ -1,0 +1,1 @@
+"""Rewards that a service elsewhere gives: `http` and `judge`."""

@@ -4960,8 +4960,12 @@ export interface components {
         CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
+            /** @description empty without an answer column */
             answer: string;
             completion: string | null;
+            /** @description the better completion of a preference pair */
+            chosen?: components["schemas"]["Message"][] | null;
+            rejected?: components["schemas"]["Message"][] | null;
             split: string;
             /** @description which collection the row comes from, or empty */
             source: string;
@@ -6023,8 +6027,13 @@ export interface components {
         };
         Mapping: {
             prompt_column: string;
-            answer_column: string;
+            /** @description what the reward compares with; only preference pairs may have none */
+            answer_column?: string | null;
             completion_column?: string | null;
+            /** @description the better completion of a preference pair: a text, or chat messages */
+            chosen_column?: string | null;
+            /** @description the worse completion */
+            rejected_column?: string | null;
             split_column?: string | null;
             /** @description names the collection that a row comes from; a run can weight them (dataset.weights) */
             source_column?: string | null;
@@ -6040,8 +6049,13 @@ export interface components {
         };
         MappingRequest: {
             prompt_column: string;
-            answer_column: string;
+            /** @description what the reward compares with; only preference pairs may have none */
+            answer_column?: string | null;
             completion_column?: string | null;
+            /** @description the better completion of a preference pair: a text, or chat messages */
+            chosen_column?: string | null;
+            /** @description the worse completion */
+            rejected_column?: string | null;
             split_column?: string | null;
             /** @description names the collection that a row comes from; a run can weight them (dataset.weights) */
             source_column?: string | null;
@@ -6797,8 +6811,12 @@ export interface components {
         RelationEnum: "clone" | "fork" | "retry";
         Rendered: {
             messages: components["schemas"]["Message"][];
+            /** @description empty without an answer column */
             answer: string;
             completion: string | null;
+            /** @description the better completion of a preference pair */
+            chosen?: components["schemas"]["Message"][] | null;
+            rejected?: components["schemas"]["Message"][] | null;
             split: string;
             /** @description which collection the row comes from, or empty */
             source: string;
@@ -7092,7 +7110,7 @@ export interface components {
             staleness: components["schemas"]["Staleness"] | null;
         };
         /** @enum {string} */
-        RunKind: "rl" | "sft" | "eval" | "reward_test" | "playground";
+        RunKind: "rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground";
         RunModel: {
             id: string;
             name: string;
@@ -8079,6 +8097,10 @@ export interface components {
             with_completion: {
                 [key: string]: number;
             };
+            /** @description split → rows with a chosen and a rejected completion */
+            with_pair: {
+                [key: string]: number;
+            };
             /** @description split → source → rows; empty without a source column */
             sources: {
                 [key: string]: {
@@ -8246,11 +8268,11 @@ export interface components {
         };
         RunSpec: {
             /**
-             * @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
+             * @description rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of completions; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
              * @default rl
              * @enum {string}
              */
-            kind: "rl" | "sft" | "eval" | "reward_test" | "playground";
+            kind: "rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground";
             /** @description shown in lists */
             name: string;
             model: components["schemas"]["RunSpecModelSection"];
@@ -8424,6 +8446,28 @@ export interface components {
              *     }
              */
             sft: components["schemas"]["RunSpecSftSection"];
+            /**
+             * @default {
+             *       "steps": 500,
+             *       "batch_size": 64,
+             *       "beta": 0.1,
+             *       "label_smoothing": 0,
+             *       "length_normalized": false,
+             *       "learning_rate": 5e-7,
+             *       "warmup_steps": 20,
+             *       "final_learning_rate_fraction": 0.1,
+             *       "adam_betas": [
+             *         0.9,
+             *         0.95
+             *       ],
+             *       "weight_decay": 0,
+             *       "max_grad_norm": 1,
+             *       "validation_split": null,
+             *       "validation_rows": 256,
+             *       "validate_every_steps": 50
+             *     }
+             */
+            dpo: components["schemas"]["RunSpecDpoSection"];
             /** @default null */
             reward_test: components["schemas"]["RunSpecRewardTestSection"] | null;
             /** @default null */
@@ -8661,6 +8705,85 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @description Direct preference optimization (arXiv 2305.18290) on the `chosen` and `rejected` columns. */
+        RunSpecDpoSection: {
+            /**
+             * @description optimizer steps
+             * @default 500
+             */
+            steps: number;
+            /**
+             * @description pairs per optimizer step
+             * @default 64
+             */
+            batch_size: number;
+            /**
+             * @description weight of a log-probability ratio to the reference model, the initial weights: a large one keeps the policy near them
+             * @default 0.1
+             */
+            beta: number;
+            /**
+             * @description share of pairs that are expected to be labeled the wrong way round (conservative DPO)
+             * @default 0
+             */
+            label_smoothing: number;
+            /**
+             * @description divide a completion's log-probability ratio by its tokens (arXiv 2411.15124), so that long completions do not weigh more; takes a beta of about 5
+             * @default false
+             */
+            length_normalized: boolean;
+            /**
+             * @description peak AdamW learning rate
+             * @default 5e-7
+             */
+            learning_rate: number;
+            /**
+             * @description steps of linear warm-up
+             * @default 20
+             */
+            warmup_steps: number;
+            /**
+             * @description linear decay to this share of the peak
+             * @default 0.1
+             */
+            final_learning_rate_fraction: number;
+            /**
+             * @description AdamW betas
+             * @default [
+             *       0.9,
+             *       0.95
+             *     ]
+             */
+            adam_betas: [
+                number,
+                number
+            ];
+            /**
+             * @description AdamW weight decay
+             * @default 0
+             */
+            weight_decay: number;
+            /**
+             * @description gradients are clipped to this norm
+             * @default 1
+             */
+            max_grad_norm: number;
+            /**
+             * @description held-out pairs for loss and accuracy; none turns validation off
+             * @default null
+             */
+            validation_split: string | null;
+            /**
+             * @description pairs of that split used, from its first
+             * @default 256
+             */
+            validation_rows: number;
+            /**
+             * @description steps between two validations; the last step is validated too
+             * @default 50
+             */
+            validate_every_steps: number;
+        };
         /** @description Scores a held-out split at a pinned version, on an idle slot or a leased engine; never in gate or ledger. */
         RunSpecEvaluationSection: {
             /**
@@ -8853,7 +8976,7 @@ export interface components {
              */
             checkpoint: string | null;
             /**
-             * @description train adapters instead of all weights; kind: rl and kind: sft
+             * @description train adapters instead of all weights; kinds rl, sft and dpo
              * @default null
              */
             lora: components["schemas"]["RunSpecLoraSection"] | null;
@@ -9416,10 +9539,10 @@ export interface components {
         };
         RunSpecPart: {
             /**
-             * @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
+             * @description rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of completions; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
              * @enum {string}
              */
-            kind?: "rl" | "sft" | "eval" | "reward_test" | "playground";
+            kind?: "rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground";
             /** @description shown in lists */
             name?: string;
             model?: components["schemas"]["RunSpecModelSection"];
@@ -9434,6 +9557,7 @@ export interface components {
             checkpoint?: components["schemas"]["RunSpecCheckpointSection"];
             evaluation?: components["schemas"]["RunSpecEvaluationSection"] | null;
             sft?: components["schemas"]["RunSpecSftSection"];
+            dpo?: components["schemas"]["RunSpecDpoSection"];
             reward_test?: components["schemas"]["RunSpecRewardTestSection"] | null;
             playground?: components["schemas"]["RunSpecPlaygroundSection"] | null;
             budget?: components["schemas"]["RunSpecBudgetSection"];
@@ -9455,8 +9579,8 @@ export interface components {
             };
         };
         RunSpecPatch: {
-            /** @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own */
-            kind?: ("rl" | "sft" | "eval" | "reward_test" | "playground") | null;
+            /** @description rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of completions; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own */
+            kind?: ("rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground") | null;
             /** @description shown in lists */
             name?: string | null;
             model?: components["schemas"]["RunSpecPatchModelSection"] | null;
@@ -9471,6 +9595,7 @@ export interface components {
             checkpoint?: components["schemas"]["RunSpecPatchCheckpointSection"] | null;
             evaluation?: components["schemas"]["RunSpecPatchEvaluationSection"] | null;
             sft?: components["schemas"]["RunSpecPatchSftSection"] | null;
+            dpo?: components["schemas"]["RunSpecPatchDpoSection"] | null;
             reward_test?: components["schemas"]["RunSpecPatchRewardTestSection"] | null;
             playground?: components["schemas"]["RunSpecPatchPlaygroundSection"] | null;
             budget?: components["schemas"]["RunSpecPatchBudgetSection"] | null;
@@ -9565,6 +9690,39 @@ export interface components {
                 [key: string]: number;
             } | null;
         };
+        RunSpecPatchDpoSection: {
+            /** @description optimizer steps */
+            steps?: number | null;
+            /** @description pairs per optimizer step */
+            batch_size?: number | null;
+            /** @description weight of a log-probability ratio to the reference model, the initial weights: a large one keeps the policy near them */
+            beta?: number | null;
+            /** @description share of pairs that are expected to be labeled the wrong way round (conservative DPO) */
+            label_smoothing?: number | null;
+            /** @description divide a completion's log-probability ratio by its tokens (arXiv 2411.15124), so that long completions do not weigh more; takes a beta of about 5 */
+            length_normalized?: boolean | null;
+            /** @description peak AdamW learning rate */
+            learning_rate?: number | null;
+            /** @description steps of linear warm-up */
+            warmup_steps?: number | null;
+            /** @description linear decay to this share of the peak */
+            final_learning_rate_fraction?: number | null;
+            /** @description AdamW betas */
+            adam_betas?: [
+                number,
+                number
+            ] | null;
+            /** @description AdamW weight decay */
+            weight_decay?: number | null;
+            /** @description gradients are clipped to this norm */
+            max_grad_norm?: number | null;
+            /** @description held-out pairs for loss and accuracy; none turns validation off */
+            validation_split?: string | null;
+            /** @description pairs of that split used, from its first */
+            validation_rows?: number | null;
+            /** @description steps between two validations; the last step is validated too */
+            validate_every_steps?: number | null;
+        };
         RunSpecPatchEvaluationSection: {
             /** @description dataset version; the training one when left out */
             dataset?: string | null;
@@ -9638,7 +9796,7 @@ export interface components {
             base_model?: string | null;
             /** @description a stored checkpoint: its id, an alias, or run@step */
             checkpoint?: string | null;
-            /** @description train adapters instead of all weights; kind: rl and kind: sft */
+            /** @description train adapters instead of all weights; kinds rl, sft and dpo */
             lora?: components["schemas"]["RunSpecPatchLoraSection"] | null;
         };
         RunSpecPatchOverlongSection: {
@@ -10346,6 +10504,7 @@ export type RunSpecBudgetSection = components['schemas']['RunSpecBudgetSection']
 export type RunSpecCheckpointSection = components['schemas']['RunSpecCheckpointSection'];
 export type RunSpecCriticSection = components['schemas']['RunSpecCriticSection'];
 export type RunSpecDatasetSection = components['schemas']['RunSpecDatasetSection'];
+export type RunSpecDpoSection = components['schemas']['RunSpecDpoSection'];
 export type RunSpecEvaluationSection = components['schemas']['RunSpecEvaluationSection'];
 export type RunSpecFilterSection = components['schemas']['RunSpecFilterSection'];
 export type RunSpecImportanceWeightSection = components['schemas']['RunSpecImportanceWeightSection'];
@@ -10374,6 +10533,7 @@ export type RunSpecPatchBudgetSection = components['schemas']['RunSpecPatchBudge
 export type RunSpecPatchCheckpointSection = components['schemas']['RunSpecPatchCheckpointSection'];
 export type RunSpecPatchCriticSection = components['schemas']['RunSpecPatchCriticSection'];
 export type RunSpecPatchDatasetSection = components['schemas']['RunSpecPatchDatasetSection'];
+export type RunSpecPatchDpoSection = components['schemas']['RunSpecPatchDpoSection'];
 export type RunSpecPatchEvaluationSection = components['schemas']['RunSpecPatchEvaluationSection'];
 export type RunSpecPatchFilterSection = components['schemas']['RunSpecPatchFilterSection'];
 export type RunSpecPatchImportanceWeightSection = components['schemas']['RunSpecPatchImportanceWeightSection'];
@@ -10629,6 +10789,25 @@ export interface operations {
                      *           "attempt_number": 1,
                      *           "epoch": 1,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -14265,6 +14444,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -15358,8 +15556,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc"
+                     *       "sha256": "d037a73d3bab837271d7851051e5b37f453029ded58c7d8e7ee0b6c8d536c733",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=d037a73d3bab837271d7851051e5b37f453029ded58c7d8e7ee0b6c8d536c733"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -15510,6 +15708,8 @@ export interface operations {
                      *             "prompt_column": "q",
                      *             "answer_column": "a",
                      *             "completion_column": null,
+                     *             "chosen_column": null,
+                     *             "rejected_column": null,
                      *             "split_column": null,
                      *             "source_column": null,
                      *             "default_split": "train",
@@ -15630,6 +15830,8 @@ export interface operations {
                      *               ],
                      *               "answer": "1",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15642,6 +15844,8 @@ export interface operations {
                      *               ],
                      *               "answer": "2",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15654,6 +15858,8 @@ export interface operations {
                      *               ],
                      *               "answer": "3",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15666,6 +15872,8 @@ export interface operations {
                      *               ],
                      *               "answer": "4",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15678,6 +15886,8 @@ export interface operations {
                      *               ],
                      *               "answer": "5",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15690,6 +15900,8 @@ export interface operations {
                      *               ],
                      *               "answer": "6",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15702,6 +15914,8 @@ export interface operations {
                      *               ],
                      *               "answer": "7",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15714,6 +15928,8 @@ export interface operations {
                      *               ],
                      *               "answer": "8",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15726,6 +15942,8 @@ export interface operations {
                      *               ],
                      *               "answer": "9",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15738,6 +15956,8 @@ export interface operations {
                      *               ],
                      *               "answer": "10",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15750,6 +15970,8 @@ export interface operations {
                      *               ],
                      *               "answer": "11",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15762,6 +15984,8 @@ export interface operations {
                      *               ],
                      *               "answer": "12",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15774,6 +15998,8 @@ export interface operations {
                      *               ],
                      *               "answer": "13",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15786,6 +16012,8 @@ export interface operations {
                      *               ],
                      *               "answer": "14",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15798,6 +16026,8 @@ export interface operations {
                      *               ],
                      *               "answer": "15",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15810,6 +16040,8 @@ export interface operations {
                      *               ],
                      *               "answer": "16",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15822,6 +16054,8 @@ export interface operations {
                      *               ],
                      *               "answer": "17",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15834,6 +16068,8 @@ export interface operations {
                      *               ],
                      *               "answer": "18",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15846,6 +16082,8 @@ export interface operations {
                      *               ],
                      *               "answer": "19",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15858,6 +16096,8 @@ export interface operations {
                      *               ],
                      *               "answer": "20",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             }
@@ -15946,6 +16186,8 @@ export interface operations {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -16143,11 +16385,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -16797,11 +17042,14 @@ export interface operations {
                      *         "eval": 3
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -16845,11 +17093,14 @@ export interface operations {
                      *         "eval": 3
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17159,11 +17410,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17238,11 +17492,14 @@ export interface operations {
                      *                 "train": 32
                      *               },
                      *               "with_completion": {},
+                     *               "with_pair": {},
                      *               "sources": {},
                      *               "mapping": {
                      *                 "prompt_column": "q",
                      *                 "answer_column": "a",
                      *                 "completion_column": null,
+                     *                 "chosen_column": null,
+                     *                 "rejected_column": null,
                      *                 "split_column": null,
                      *                 "source_column": null,
                      *                 "default_split": "train",
@@ -17268,11 +17525,14 @@ export interface operations {
                      *               "train": 32
                      *             },
                      *             "with_completion": {},
+                     *             "with_pair": {},
                      *             "sources": {},
                      *             "mapping": {
                      *               "prompt_column": "q",
                      *               "answer_column": "a",
                      *               "completion_column": null,
+                     *               "chosen_column": null,
+                     *               "rejected_column": null,
                      *               "split_column": null,
                      *               "source_column": null,
                      *               "default_split": "train",
@@ -17412,11 +17672,14 @@ export interface operations {
                      *             "train": 32
                      *           },
                      *           "with_completion": {},
+                     *           "with_pair": {},
                      *           "sources": {},
                      *           "mapping": {
                      *             "prompt_column": "q",
                      *             "answer_column": "a",
                      *             "completion_column": null,
+                     *             "chosen_column": null,
+                     *             "rejected_column": null,
                      *             "split_column": null,
                      *             "source_column": null,
                      *             "default_split": "train",
@@ -17442,11 +17705,14 @@ export interface operations {
                      *           "train": 32
                      *         },
                      *         "with_completion": {},
+                     *         "with_pair": {},
                      *         "sources": {},
                      *         "mapping": {
                      *           "prompt_column": "q",
                      *           "answer_column": "a",
                      *           "completion_column": null,
+                     *           "chosen_column": null,
+                     *           "rejected_column": null,
                      *           "split_column": null,
                      *           "source_column": null,
                      *           "default_split": "train",
@@ -17694,6 +17960,7 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {
                      *         "train": {
                      *           "sums": 32
@@ -17703,6 +17970,8 @@ export interface operations {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17741,6 +18010,7 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {
                      *         "train": {
                      *           "sums": 32
@@ -17750,6 +18020,8 @@ export interface operations {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17833,11 +18105,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17872,11 +18147,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -19826,6 +20104,56 @@ export interface operations {
                      *           "help": "warm start: learning rate"
                      *         },
                      *         {
+                     *           "name": "dpo/loss",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean loss of the batch's pairs, log 2 = 0.693 before the first step"
+                     *         },
+                     *         {
+                     *           "name": "dpo/accuracy",
+                     *           "unit": "fraction",
+                     *           "help": "DPO: pairs of the batch whose chosen completion has the larger reward; equal rewards count half"
+                     *         },
+                     *         {
+                     *           "name": "dpo/margin",
+                     *           "unit": "",
+                     *           "help": "DPO: mean reward of the chosen minus the rejected completion"
+                     *         },
+                     *         {
+                     *           "name": "dpo/chosen_reward",
+                     *           "unit": "",
+                     *           "help": "DPO: mean reward of the chosen completions, beta times the log-probability ratio to the reference"
+                     *         },
+                     *         {
+                     *           "name": "dpo/rejected_reward",
+                     *           "unit": "",
+                     *           "help": "DPO: mean reward of the rejected completions"
+                     *         },
+                     *         {
+                     *           "name": "dpo/chosen_logprob",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean log-probability of a chosen completion under the policy, summed over its tokens"
+                     *         },
+                     *         {
+                     *           "name": "dpo/rejected_logprob",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean log-probability of a rejected completion under the policy, summed over its tokens"
+                     *         },
+                     *         {
+                     *           "name": "dpo/validation_loss",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean loss on the validation pairs"
+                     *         },
+                     *         {
+                     *           "name": "dpo/validation_accuracy",
+                     *           "unit": "fraction",
+                     *           "help": "DPO: dpo/accuracy on the validation pairs"
+                     *         },
+                     *         {
+                     *           "name": "dpo/validation_margin",
+                     *           "unit": "",
+                     *           "help": "DPO: dpo/margin on the validation pairs"
+                     *         },
+                     *         {
                      *           "name": "eval/greedy",
                      *           "unit": "fraction",
                      *           "help": "mean score of the greedy completions at a pinned version"
@@ -21381,24 +21709,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 4.911452,
+                     *           "unpriced_slot_seconds": 44.94376,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.455726,
+                     *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.455726
+                     *             "other": 40.94376
                      *           },
                      *           "outcomes": {
-                     *             "trained": 2.455726,
+                     *             "trained": 4,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 2.455726
+                     *             "unknown": 40.94376
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21430,24 +21758,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 4.911452,
+                     *         "unpriced_slot_seconds": 44.94376,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.455726,
+                     *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.455726
+                     *           "other": 40.94376
                      *         },
                      *         "outcomes": {
-                     *           "trained": 2.455726,
+                     *           "trained": 4,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 2.455726
+                     *           "unknown": 40.94376
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21585,7 +21913,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             4.941806
+                     *             45.304166
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -24055,6 +24383,35 @@ export interface operations {
                      *             }
                      *           },
                      *           "fault": ""
+                     *         },
+                     *         {
+                     *           "name": "dpo",
+                     *           "title": "Direct preference optimization",
+                     *           "description": "Trains on pairs of completions, the chosen and rejected columns of a dataset. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on one GPU of 80 GB.",
+                     *           "paper": "https://arxiv.org/abs/2305.18290",
+                     *           "spec": {
+                     *             "kind": "dpo",
+                     *             "name": "dpo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "trainer": {
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "dpo": {
+                     *               "steps": 500,
+                     *               "batch_size": 64,
+                     *               "beta": 0.1,
+                     *               "learning_rate": 5e-7,
+                     *               "validation_split": null
+                     *             }
+                     *           },
+                     *           "fault": ""
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -25058,7 +25415,7 @@ export interface operations {
                 dataset?: string;
                 /** @description uses this reward, workflow or loss: name or name@3 */
                 function?: string;
-                /** @description one or more of rl, sft, eval, reward_test, playground, comma-separated */
+                /** @description one or more of rl, sft, dpo, eval, reward_test, playground, comma-separated */
                 kind?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
@@ -25122,6 +25479,25 @@ export interface operations {
                      *           "reward_mean": null,
                      *           "staleness_mean": null,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -25346,6 +25722,25 @@ export interface operations {
                      *           "reward_mean": null,
                      *           "staleness_mean": null,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -25583,6 +25978,25 @@ export interface operations {
                      *           "reward_mean": 0.5,
                      *           "staleness_mean": null,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -26020,6 +26434,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -26345,6 +26778,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -26554,6 +27006,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -27129,6 +27600,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -27500,6 +27990,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -28024,6 +28533,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -28331,6 +28859,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -29166,6 +29713,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -29693,6 +30259,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -30119,6 +30704,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -30391,6 +30995,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -30843,6 +31466,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -31369,6 +32011,25 @@ export interface operations {
                      *           "stop_at_greedy_accuracy": null,
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
+                     *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
                      *         },
                      *         "reward_test": null,
                      *         "playground": null,
@@ -32152,6 +32813,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -32932,6 +33612,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -33174,6 +33873,25 @@ export interface operations {
                      *           "stop_at_greedy_accuracy": null,
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
+                     *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
                      *         },
                      *         "reward_test": null,
                      *         "playground": null,

@@ -240,7 +240,7 @@ def _check_pairs(resolved: Resolved, version: DatasetVersion, spec: RunSpec) -> 
                 f"the run trains on split {split!r} of {version.ref}; validate on a held-out split, see POST "
                 f"/api/v1/dataset-versions/{version.pk}/split, or oolong dataset split",
             )  # fmt: skip
-    for name, pointer in ((split, "/dataset/split"), (validation, "/dpo/validation_split")):
+    for name, pointer in {validation: "/dpo/validation_split", split: "/dataset/split"}.items():
         rows = version.splits.get(name or "", 0)
         without = rows - version.with_pair.get(name or "", 0)
         if without:

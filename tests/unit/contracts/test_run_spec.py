@@ -174,7 +174,10 @@ def test_slots_needed_counts_engines_only_for_rl():
 
 def test_dpo_scores_no_completions():
     (error,) = spec_errors(document(kind="dpo", evaluation={"prompts": 4}))
-    assert (error.pointer, error.code) == ("/evaluation", "option_of_rl") and "dpo.validation_split" in error.message
+    assert (error.pointer, error.code) == (
+        "/evaluation",
+        "option_of_rl",
+    ) and "dpo.validation_split" in error.message
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,10 @@ def test_what_is_named_must_be_there_and_big_enough(
 
 
 def test_a_dataset_of_pairs_is_for_dpo(alice: Any) -> None:
-    rows = [{"q": f"{n}+1", "good": f"{n + 1}", "bad": "?", "split": "train" if n < 32 else "eval"} for n in range(48)]
+    rows = [
+        {"q": f"{n}+1", "good": f"{n + 1}", "bad": "?", "split": "train" if n < 32 else "eval"}
+        for n in range(48)
+    ]
     mapping = {"prompt_column": "q", "answer_column": None, "chosen_column": "good", "rejected_column": "bad"}
     assert alice.dataset("pairs", rows, **mapping).status_code == 201
     dataset = {"version": "pairs@1", "split": "train"}
@@ -113,7 +116,7 @@ def test_a_dataset_of_pairs_is_for_dpo(alice: Any) -> None:
     run = alice.run(kind="dpo", dataset=dataset, dpo=dpo)
     assert (run["kind"], run["total_train_steps"], run["slots_needed"]) == ("dpo", 60, 1)
     planned = alice.post("/runs/plan", {"spec": alice.spec(kind="dpo", dataset=dataset, dpo=dpo)}).json()
-    assert [job["name"] for job in planned["jobs"]] == ["trainer"]
+    assert [job["name"] for job in planned["plan"]["jobs"]] == ["trainer"]
 
 
 def test_a_refused_spec_stores_nothing(alice: Any) -> None:
@@ -162,7 +165,7 @@ def test_presets_come_in_their_order_each_with_its_paper(alice: Any) -> None:
         assert (
             set(preset) == {"name", "title", "description", "paper", "spec", "fault"} and not preset["fault"]
         )
-        of_a_paper = preset["spec"]["kind"] == "rl" and preset["name"] != "letter-sum-rl"
+        of_a_paper = preset["spec"]["kind"] in ("rl", "dpo") and preset["name"] != "letter-sum-rl"
         assert preset["paper"].startswith("https://arxiv.org/abs/") == of_a_paper
 
 

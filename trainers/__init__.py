@@ -1,1 +1,2 @@
-"""Trainer programs: `trainers.rl` (asynchronous reinforcement learning) and `trainers.sft` (supervised warm start)."""
+"""Trainer programs: `trainers.rl` (asynchronous reinforcement learning), `trainers.sft` (supervised warm start) and
+`trainers.dpo` (direct preference optimization)."""

@@ -72,8 +72,8 @@ class TrainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The content of trainer.json."""
 
     format: int = 1
-    kind: str  # rl | sft
-    step: int  # rl: policy version; sft: optimizer steps
+    kind: str  # rl | sft | dpo
+    step: int  # rl: policy version; else optimizer steps
     seed: int
     random_state: str  # base64 of torch's CPU generator
     skipped_steps: int = 0

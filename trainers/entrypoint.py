@@ -1,4 +1,4 @@
-"""Entry point of both trainers: read the job's files, join the process group, train, write the result."""
+"""Entry point of all trainers: read the job's files, join the process group, train, write the result."""
 
 from __future__ import annotations
 

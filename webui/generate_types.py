@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 WEBUI = Path(__file__).resolve().parent
 ROOT = WEBUI.parent
@@ -66,7 +67,20 @@ def run_spec_schema() -> str:
     sys.path.insert(0, str(ROOT / "platform"))
     from oolong.contracts.run_spec import RunSpec
 
-    return json.dumps(RunSpec.model_json_schema(), indent=1) + "\n"
+    return json.dumps(_shown(RunSpec.model_json_schema()), indent=1) + "\n"
+
+
+def _shown(node: Any) -> Any:
+    """What the form reads of a schema: without the titles, which repeat the names, and the ban on other keys."""
+    if isinstance(node, list):
+        return [_shown(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _shown(value)
+        for key, value in node.items()
+        if not (key == "title" and isinstance(value, str)) and (key, value) != ("additionalProperties", False)
+    }
 
 
 def main() -> int:

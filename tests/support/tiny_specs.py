@@ -21,6 +21,7 @@ SFT: dict[str, Any] = {
     "steps": 1250, "batch_size": 16, "learning_rate": 5e-3, "validation_split": "validation",
     "validate_from_step": 1000, "stop_at_greedy_accuracy": 0.95, "required_greedy_accuracy": 0.85,
 }  # fmt: skip
+DPO: dict[str, Any] = {"steps": 60, "batch_size": 16, "learning_rate": 2e-4}
 
 
 def tiny_run_spec(document: dict[str, Any]) -> RunSpec:
@@ -32,6 +33,8 @@ def tiny_spec(document: dict[str, Any]) -> dict[str, Any]:
     sections = {"trainer": TRAINER, "rollout": ROLLOUT}
     if document.get("kind") == "sft":
         sections["sft"] = SFT
+    if document.get("kind") == "dpo":
+        sections["dpo"] = DPO
     whole = dict(document)
     for name, sizes in sections.items():
         given = document.get(name, {})

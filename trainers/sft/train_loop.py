@@ -19,12 +19,13 @@ from trainers.dataset import read_rows
 from trainers.distributed.context import DistributedContext
 from trainers.distributed.fsdp import gather_full_tensors, load_sharded_policy, set_gradient_sync
 from trainers.distributed.sequence_packing import SequenceSize, pack_microbatches
+from trainers.examples import Example, batch_at
 from trainers.models.flops import DEFAULT_FLOPS, ForwardFlops, forward_flops
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.packed_row import pack_row
 from trainers.models.packing_check import check_packing, print_packing_check
 from trainers.models.policy import DTYPES, Policy
-from trainers.sft.examples import Example, batch_at, tokenize_examples
+from trainers.sft.examples import tokenize_examples
 from trainers.stop_signals import stop_event_on_signals
 
 MAX_CONSECUTIVE_NONFINITE = 3
@@ -184,7 +185,9 @@ class SftTrainer:
 
     def _step(self, step: int, rate: float) -> float | None:
         """Run one optimizer step. Returns the token-mean loss, or None (weights unchanged) if it is not finite."""
-        rows = batch_at(step, rows=len(self._examples), batch_size=self._section.batch_size, seed=self.seed)
+        rows = batch_at(
+            step, rows=len(self._examples), batch_size=self._section.batch_size, seed=self.seed, kind="sft"
+        )
         batch = [self._examples[row] for row in rows]
         tokens = sum(len(example.target_positions) for example in batch)
         microbatches = self._local_microbatches(batch)

@@ -37,8 +37,18 @@ class UploadSerializer(ResponseSerializer):
 
 class MappingSerializer(StrictSerializer):
     prompt_column = serializers.CharField(max_length=200)
-    answer_column = serializers.CharField(max_length=200)
+    answer_column = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None,
+        help_text="what the reward compares with; only preference pairs may have none",
+    )  # fmt: skip
     completion_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
+    chosen_column = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None,
+        help_text="the better completion of a preference pair: a text, or chat messages",
+    )  # fmt: skip
+    rejected_column = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None, help_text="the worse completion"
+    )
     split_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
     source_column = serializers.CharField(
         max_length=200, required=False, allow_null=True, default=None,
@@ -64,6 +74,9 @@ class VersionSerializer(ResponseSerializer):
     rows = serializers.IntegerField()
     splits = serializers.DictField(child=serializers.IntegerField())
     with_completion = serializers.DictField(child=serializers.IntegerField())
+    with_pair = serializers.DictField(
+        child=serializers.IntegerField(), help_text="split → rows with a chosen and a rejected completion"
+    )
     sources = serializers.DictField(
         child=serializers.DictField(child=serializers.IntegerField()),
         help_text="split → source → rows; empty without a source column",
@@ -117,10 +130,20 @@ class MessageSerializer(ResponseSerializer):
 
 class RenderedSerializer(ResponseSerializer):
     messages = MessageSerializer(many=True)
-    answer = serializers.CharField()
+    answer = serializers.CharField(help_text="empty without an answer column")
     completion = serializers.CharField(allow_null=True)
+    chosen = MessageSerializer(
+        many=True, allow_null=True, default=None, help_text="the better completion of a preference pair"
+    )
+    rejected = MessageSerializer(many=True, allow_null=True, default=None)
     split = serializers.CharField()
     source = serializers.CharField(help_text="which collection the row comes from, or empty")
+
+    def resolve_chosen(self, row: dict[str, Any]) -> Any:
+        return row.get("chosen")
+
+    def resolve_rejected(self, row: dict[str, Any]) -> Any:
+        return row.get("rejected")
 
 
 class CanonicalRowSerializer(RenderedSerializer):

@@ -91,6 +91,8 @@ class DatasetVersion(models.Model):
     rows = models.PositiveIntegerField()
     splits = models.JSONField()  # {"train": 20000, ...}
     with_completion = models.JSONField(default=dict)  # rows of each split that carry a demonstration
+    # Rows of each split that carry a chosen and a rejected completion.
+    with_pair = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     sources = models.JSONField(default=dict)  # {"train": {"gsm8k": 7000, ...}}; empty without a source column
     mapping = models.JSONField()
     offsets = models.JSONField()  # byte offset of every OFFSET_STRIDE-th row
@@ -107,6 +109,11 @@ class DatasetVersion(models.Model):
     @property
     def ref(self) -> str:
         return f"{self.dataset.name}@{self.number}"
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether its rows have an expected answer. Those of preference pairs may have none."""
+        return self.mapping.get("answer_column") is not None
 
     def sampled_rows(self, split: str, weights: dict[str, float]) -> int | None:
         """Rows of the split that a run with these weights samples; None without such a split."""

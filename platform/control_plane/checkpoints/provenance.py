@@ -18,9 +18,14 @@ from control_plane.core.infra.isolate_errors import isolate_errors
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.selectors import newest_stored_checkpoints
 from oolong.contracts.lifecycle import ENDED, AttemptStatus
+from oolong.contracts.run_spec.spec import TRAINING_KINDS
 
 MAX_NODES = 200
-TRAINING_KINDS = ("rl", "sft")
+KIND_NAMES = {
+    "rl": "reinforcement learning",
+    "sft": "supervised fine-tuning",
+    "dpo": "direct preference optimization",
+}
 
 
 def reasons_to_keep(project: Project) -> dict[str, list[str]]:
@@ -172,10 +177,7 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
     ]
     if run is not None:
         facts += [
-            (
-                "kind",
-                {"rl": "reinforcement learning", "sft": "supervised fine-tuning"}.get(run.kind, run.kind),
-            ),
+            ("kind", KIND_NAMES.get(run.kind, run.kind)),
             ("trained on", f"{_escape_markdown(run.trained_on.ref)}, sha256 `{run.trained_on.sha256}`"),
             ("started from", _origin(run)),
         ]
@@ -183,7 +185,7 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
     front = [
         "---",
         "library_name: transformers",
-        f"tags: [{'sft' if run and run.kind == 'sft' else 'rl'}]",
+        f"tags: [{run.kind if run is not None and run.kind in TRAINING_KINDS else 'rl'}]",
         "---",
     ]
     table = ["| | |", "| --- | --- |", *[f"| {name} | {value} |" for name, value in facts]]

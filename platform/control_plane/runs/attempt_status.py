@@ -76,6 +76,7 @@ def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
     return {
         "rl": frozenset({JobKind.TRAINER, JobKind.CONTROLLER}),
         "sft": frozenset({JobKind.TRAINER}),
+        "dpo": frozenset({JobKind.TRAINER}),
         "eval": frozenset({JobKind.CONTROLLER}),
         "reward_test": frozenset({JobKind.CONTROLLER}),
         "playground": frozenset({JobKind.ROLLOUT}),

@@ -49,7 +49,7 @@ def _time(caller: Caller, resolved: Resolved, spec: RunSpec, *, now: datetime) -
     """From the project's newest comparable runs that succeeded; null values when there are none."""
     run = Run(
         project=caller.project, kind=spec.kind, spec=spec.model_dump(mode="json"), base_model=resolved.base_model,
-        total_train_steps=spec.sft.steps if spec.kind == "sft" else spec.trainer.total_train_steps,
+        total_train_steps=spec.optimizer_steps,
     )  # fmt: skip
     predictor = Predictor(now)
     per_step = predictor.step_seconds(run)

@@ -41,7 +41,7 @@ def plan_jobs(
         JobPlan(f"trainer-{rank}", JobKind.TRAINER, rank, tuple(of_node), 0, TRAINER_GRACE_SECONDS, node)
         for rank, (node, of_node) in enumerate(others, start=1)
     ]
-    if spec.kind == "sft":
+    if spec.only_trains:
         return [trainer, *followers]
     reward = JobPlan("reward", JobKind.REWARD, 0, (), IN_PLACE_RESTARTS, GRACE_SECONDS)
     engines = [
@@ -56,7 +56,7 @@ def plan_jobs(
 
 def port_names(spec: RunSpec) -> list[str]:
     """Ports that the attempt's jobs listen on, fixed for its life."""
-    if spec.kind == "sft":
+    if spec.only_trains:
         return []
     if spec.kind == "playground":
         return [*(["reward"] if spec.scores else []), "engine-0", "playground-0"]

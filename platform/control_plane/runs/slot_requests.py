@@ -12,9 +12,10 @@ from control_plane.fleet.snapshot import Request
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS
 from oolong.contracts.run_spec import PlacementSection, RunSpec
+from oolong.contracts.run_spec.spec import TRAINING_KINDS
 
 PREEMPTIBLE_KINDS = frozenset(DEDICATED_ENDPOINTS)
-CHECKPOINTING_KINDS = frozenset({"rl", "sft"})  # with a trainer: they leave their slots and continue later
+CHECKPOINTING_KINDS = frozenset(TRAINING_KINDS)  # with a trainer: they leave their slots and continue later
 
 
 def sort_runs(runs: Iterable[Run]) -> list[Run]:
@@ -62,7 +63,7 @@ def has_custom_loss(spec: Mapping[str, Any]) -> bool:
 
 def trainer_ranks(spec: Mapping[str, Any]) -> int:
     """Number of separate devices that the trainer needs. Reads the stored spec without validation."""
-    return int((spec.get("trainer") or {}).get("num_ranks") or 1) if spec.get("kind") in ("rl", "sft") else 1
+    return int((spec.get("trainer") or {}).get("num_ranks") or 1) if spec.get("kind") in TRAINING_KINDS else 1
 
 
 def slot_requirements(placement: PlacementSection) -> dict[str, Any]:

@@ -198,10 +198,15 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     at_least, needing = {
         "rl": (spec.trainer.groups_per_step, "trainer.groups_per_step"),
         "sft": (spec.sft.batch_size, "sft.batch_size"),
+        "dpo": (spec.dpo.batch_size, "dpo.batch_size"),
         "eval": (spec.scoring.prompts, "evaluation.prompts"),
     }.get(spec.kind, (1, "reward_test.rows"))
     _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
     _check_weights(resolved, version, spec)
+    if spec.kind == "dpo":
+        _check_pairs(resolved, version, spec)
+    if spec.scores:
+        _check_answers(resolved, version, "/dataset/version")
     if spec.kind != "sft":
         return
     rows, demonstrations = (
@@ -218,6 +223,43 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         _check_split(
             resolved, version, spec.sft.validation_split, "/sft/validation_split", spec.sft.validation_rows,
             "sft.validation_rows",
+        )  # fmt: skip
+
+
+def _check_pairs(resolved: Resolved, version: DatasetVersion, spec: RunSpec) -> None:
+    section, split, validation = spec.dpo, spec.dataset.split, spec.dpo.validation_split
+    if validation is not None:
+        _check_split(
+            resolved,
+            version,
+            validation,
+            "/dpo/validation_split",
+            section.validation_rows,
+            "dpo.validation_rows",
+        )
+        if validation == split:
+            resolved.add_error(
+                "/dpo/validation_split", "trained_on",
+                f"the run trains on split {split!r} of {version.ref}; validate on a held-out split, see POST "
+                f"/api/v1/dataset-versions/{version.pk}/split, or oolong dataset split",
+            )  # fmt: skip
+    for name, pointer in {validation: "/dpo/validation_split", split: "/dataset/split"}.items():
+        rows = version.splits.get(name or "", 0)
+        without = rows - version.with_pair.get(name or "", 0)
+        if without:
+            resolved.add_error(
+                pointer, "no_pairs",
+                f"{without} of {rows} rows of {version.ref} split {name!r} have no pair of completions; upload a "
+                "version whose mapping names chosen_column and rejected_column",
+            )  # fmt: skip
+
+
+def _check_answers(resolved: Resolved, version: DatasetVersion, pointer: str) -> None:
+    if not version.has_answers:
+        resolved.add_error(
+            pointer, "no_answers",
+            f"the rows of {version.ref} have no answer, which rewards compare with; upload a version whose mapping "
+            "names answer_column",
         )  # fmt: skip
 
 
@@ -257,7 +299,7 @@ def _check_weights(resolved: Resolved, version: DatasetVersion, spec: RunSpec) -
 
 def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     evaluation = spec.evaluation
-    if evaluation is None or spec.kind not in ("rl", "sft"):
+    if evaluation is None or not spec.trains:
         return
     version = resolved.dataset_version
     if evaluation.dataset is not None:
@@ -267,6 +309,8 @@ def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> No
     if version is None:
         return
     resolved.evaluation_version = version
+    if version != resolved.dataset_version:
+        _check_answers(resolved, version, "/evaluation/dataset")
     _check_split(
         resolved, version, evaluation.split, "/evaluation/split", evaluation.prompts, "evaluation.prompts"
     )
@@ -295,7 +339,7 @@ def _check_split(
 
 
 def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
-    if spec.kind == "sft":
+    if spec.only_trains:
         return
     if "source" in spec.reward.options or spec.reward.name.endswith(".py") or ":" in spec.reward.name:
         resolved.add_error(
@@ -315,7 +359,7 @@ def _unknown_reward(name: str) -> str:
 
 
 def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
-    if spec.kind == "sft":
+    if spec.only_trains:
         return
     for named in function_fields(spec):
         if named.reference is not None:

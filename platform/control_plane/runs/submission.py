@@ -92,12 +92,8 @@ def run_columns(resolved: Resolved) -> dict[str, Any]:
 def spec_columns(spec: RunSpec) -> dict[str, Any]:
     return {
         "name": spec.name, "kind": spec.kind, "notes": spec.notes, "priority": spec.placement.priority,
-        "slots_needed": spec.slots_needed, "total_train_steps": _train_steps(spec),
+        "slots_needed": spec.slots_needed, "total_train_steps": spec.optimizer_steps,
     }  # fmt: skip
-
-
-def _train_steps(spec: RunSpec) -> int:
-    return {"rl": spec.trainer.total_train_steps, "sft": spec.sft.steps}.get(spec.kind, 0)
 
 
 def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime) -> Run:

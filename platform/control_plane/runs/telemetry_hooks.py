@@ -39,6 +39,7 @@ SEARCHABLE_PREFIXES = (
     "mismatch/",
     "loss/",
     "sft/",
+    "dpo/",
 )
 
 

@@ -11,8 +11,19 @@ import typer
 
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "prompt_column": (Annotated[str, typer.Option(help="column that holds the prompt")], "prompt"),
-    "answer_column": (Annotated[str, typer.Option(help="column that the reward compares with")], "answer"),
+    "answer_column": (
+        Annotated[
+            str | None,
+            typer.Option(help="column that the reward compares with; default answer, none with a pair"),
+        ],
+        None,
+    ),
     "completion_column": (Annotated[str | None, typer.Option(help="demonstrations, for sft")], None),
+    "chosen_column": (Annotated[str | None, typer.Option(help="better completions of pairs, for dpo")], None),
+    "rejected_column": (
+        Annotated[str | None, typer.Option(help="worse completions of pairs, for dpo")],
+        None,
+    ),
     "split_column": (Annotated[str | None, typer.Option(help="column that names the row's split")], None),
     "source_column": (
         Annotated[str | None, typer.Option(help="column that names the row's source, for dataset.weights")],
@@ -36,6 +47,8 @@ def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def called(**arguments: Any) -> None:
         chosen = {name: arguments.pop(name) for name in OPTIONS}
+        if chosen["answer_column"] is None and chosen["chosen_column"] is None:
+            chosen["answer_column"] = "answer"
         command(**arguments, mapping={name: value for name, value in chosen.items() if value is not None})
 
     signature = inspect.signature(command, eval_str=True)

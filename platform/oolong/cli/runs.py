@@ -88,7 +88,7 @@ def list_runs(
     status: Annotated[
         str | None, typer.Option(help="QUEUED, RUNNING, SUCCEEDED, ...; several with commas")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="rl or sft")] = None,
+    kind: Annotated[str | None, typer.Option(help="rl, sft, dpo or eval")] = None,
     name: Annotated[str | None, typer.Option(help="only runs of this name")] = None,
     tag: Annotated[str | None, typer.Option(help="only runs with this tag")] = None,
     where: FilterOption = None,

@@ -122,6 +122,12 @@ class CanonicalRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[dict[str, str]]  # chat messages {"role", "content"}, rendered from the template
     answer: str
     completion: str | None = None  # demonstration for sft
+    chosen: list[dict[str, str]] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # the better continuation of a pair, for dpo
+    rejected: list[dict[str, str]] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # the worse one; begins and ends as chosen
     source: str = ""  # which collection the row comes from, e.g. gsm8k; "" without a source column
 
 

@@ -172,6 +172,16 @@ tunnel/bytes | bytes | bodies of those requests and of their answers
 sft/loss | nats | warm start: token mean loss
 sft/greedy_accuracy | fraction | warm start: validation rows whose every target token is the model's first choice
 sft/learning_rate | | warm start: learning rate
+dpo/loss | nats | DPO: mean loss of the batch's pairs, log 2 = 0.693 before the first step
+dpo/accuracy | fraction | DPO: pairs of the batch whose chosen completion has the larger reward; equal rewards count half
+dpo/margin | | DPO: mean reward of the chosen minus the rejected completion
+dpo/chosen_reward | | DPO: mean reward of the chosen completions, beta times the log-probability ratio to the reference
+dpo/rejected_reward | | DPO: mean reward of the rejected completions
+dpo/chosen_logprob | nats | DPO: mean log-probability of a chosen completion under the policy, summed over its tokens
+dpo/rejected_logprob | nats | DPO: mean log-probability of a rejected completion under the policy, summed over its tokens
+dpo/validation_loss | nats | DPO: mean loss on the validation pairs
+dpo/validation_accuracy | fraction | DPO: dpo/accuracy on the validation pairs
+dpo/validation_margin | | DPO: dpo/margin on the validation pairs
 eval/greedy | fraction | mean score of the greedy completions at a pinned version
 eval/greedy_low | fraction | lower end of its 95 % interval: Wilson's for scores of 0 and 1, else bootstrap over prompts
 eval/greedy_high | fraction | upper end of that interval

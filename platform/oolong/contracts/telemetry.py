@@ -32,7 +32,9 @@ class Points(Line, frozen=True, kw_only=True, tag="points"):
     """Several metrics at one x. Absent means not measured; never write 0 or NaN for that. null is what JSON makes of a
     NaN or an infinity: measured, and not finite."""
 
-    axis: Literal["step", "time"]  # train step (or sft step), or whole seconds since the attempt began
+    axis: Literal[
+        "step", "time"
+    ]  # train step (sft, dpo: optimizer step), or whole seconds since the attempt began
     x: int
     values: Mapping[str, float | None]  # metric name -> value; names are in contracts.metrics
     source: str = ""  # "" for the job itself, else "rank0", "engine"
@@ -90,7 +92,7 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
 
 
 class Progress(Line, frozen=True, kw_only=True, tag="progress"):
-    phase: str  # warm_start, rollout, train, evaluate, checkpoint, boot
+    phase: str  # warm_start, reference, rollout, train, evaluate, checkpoint, boot
     done: int
     total: int
     message: str = ""

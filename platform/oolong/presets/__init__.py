@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oolong.contracts.model_faults import SpecError, faults_of
 from oolong.contracts.run_spec import spec_errors
+from oolong.contracts.run_spec.spec import TRAINER_ONLY_KINDS
 from oolong.yaml_files import YamlFault, load_yaml
 
 FOLDER = Path(__file__).parent
@@ -69,7 +70,8 @@ class Preset(BaseModel):
         trainer, rollout = self.spec.get("trainer") or {}, self.spec.get("rollout") or {}
         ranks, engines = trainer.get("num_ranks", 1), rollout.get("engines", 1)
         size = f"{self.sized_for.parameters / 1e9:.2g}"
-        split = "" if self.spec.get("kind") == "sft" else f": {ranks} for the trainer, {engines} for engines"
+        only_trains = self.spec.get("kind") in TRAINER_ONLY_KINDS
+        split = "" if only_trains else f": {ranks} for the trainer, {engines} for engines"
         gpus = "one GPU" if self.sized_for.gpus == 1 else f"{self.sized_for.gpus} GPUs"
         return [
             f"Sized for a model of {size} billion parameters on {gpus} of {self.sized_for.gpu_memory_gb} GB{split}."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oolong.samples.demo_dataset import write_dataset
+from oolong.samples.preference_pairs import write_pairs
 from oolong.samples.tiny_model import write_tiny_model
 
 HERE = Path(__file__).parent
@@ -21,6 +22,10 @@ class SampleFiles:
     @property
     def dataset(self) -> Path:
         return self.directory / "letters.jsonl"
+
+    @property
+    def pairs(self) -> Path:
+        return self.directory / "pairs.jsonl"
 
     @property
     def model(self) -> Path:
@@ -38,6 +43,7 @@ class SampleFiles:
         """Write the missing files and return them. Existing files stay, because users may have edited them."""
         makers: dict[Path, Callable[[Path], object]] = {
             self.dataset: write_dataset,
+            self.pairs: write_pairs,
             self.model: write_tiny_model,
             self.reward: _copy_of("letters_reward.py"),
             self.run: _copy_of("run.yaml"),

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 
+from oolong.contracts.attempt import AttemptFile
 from tests.integration.trainers.fake_controller import recorded_batches
+from tests.support.preference_rows import preference_rows
 from tests.support.tiny_specs import tiny_run_spec
 from trainers import checkpoint
 from trainers.distributed.context import DistributedContext, init_distributed, shutdown_distributed
-from trainers.distributed.fsdp import gather_full_tensors
+from trainers.distributed.fsdp import gather_full_tensors, load_sharded_policy
+from trainers.dpo.pairs import tokenize_pairs
+from trainers.dpo.train_loop import DpoTrainer
 from trainers.phase_timer import PhaseTimer
 from trainers.rl.batch_plan import plan_batch
 from trainers.rl.train_loop import make_learner
@@ -70,6 +75,7 @@ def main() -> None:
         )
         told["one minibatch"] = train(model_directory, context, {}, steps=4, minibatches=1)
         told["every microbatch"] = train(model_directory, context, {}, steps=4, reduces_every_microbatch=True)
+        told["DPO"] = train_on_pairs(model_directory, context, checkpoints / f"dpo {context.world_size}")
     if mode == "options":
         told |= {name: train(model_directory, context, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
@@ -154,6 +160,29 @@ def train(
             name for name, tensor in published.items() if not torch.equal(tensor, weights[name].bfloat16())
         ],
     }  # fmt: skip
+
+
+def train_on_pairs(model_directory: Path, context: DistributedContext, directory: Path) -> dict[str, Any]:
+    """The metrics of each DPO step, some of whose microbatches are padding on one of two ranks."""
+    spec = tiny_run_spec(
+        {
+            "kind": "dpo", "name": "ranks", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
+            "trainer": {"microbatch_tokens": 40},
+            "dpo": {"steps": 3, "batch_size": 5, "learning_rate": 1e-3, "warmup_steps": 0, "beta": 0.5},
+        }
+    )  # fmt: skip
+    pairs = tokenize_pairs(preference_rows(12), model_directory)
+    attempt = AttemptFile(
+        run_id="r", attempt_id="a", attempt_number=1, epoch=1, spec=spec.model_dump(mode="json"),
+        directory=str(directory), model_directory=str(model_directory), dataset_file="", token="",
+    )  # fmt: skip
+    policy = load_sharded_policy(model_directory, spec, context, seed=spec.seed)
+    trainer = DpoTrainer(
+        policy, pairs[:10], pairs[10:], attempt=attempt, context=context, outbox=None, stop=threading.Event()
+    )
+    trainer.prepare(0)
+    steps = [trainer.train_step(step) for step in range(spec.dpo.steps)]
+    return {"steps": steps, "validation": trainer.validate()}
 
 
 if __name__ == "__main__":

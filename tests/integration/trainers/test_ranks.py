@@ -125,6 +125,16 @@ def test_adapters_of_two_ranks_equal_those_of_one(told: dict[str, dict[str, Any]
         assert two["weights"][name] == pytest.approx(values, abs=1e-5), name
 
 
+def test_dpo_on_two_ranks_equals_one_rank(told: dict[str, dict[str, Any]]) -> None:
+    one, two = told["one rank"]["DPO"], told["two ranks"]["DPO"]
+    assert len(one["steps"]) == 3 and one["steps"][2]["dpo/margin"] > 0.01
+    for alone, shared in zip(one["steps"], two["steps"], strict=True):
+        accuracy = shared.pop("dpo/accuracy")  # of the first step it compares rounding errors
+        assert shared == pytest.approx({name: alone[name] for name in shared}, rel=1e-5, abs=1e-5)
+    assert accuracy == one["steps"][2]["dpo/accuracy"]
+    assert two["validation"] == pytest.approx(one["validation"], rel=1e-5, abs=1e-5)
+
+
 def test_reducing_gradients_in_every_microbatch_changes_nothing(told: dict[str, dict[str, Any]]) -> None:
     for ranks in ("one rank", "two ranks"):
         every, once = told[ranks]["every microbatch"], told[ranks]["plain"]

@@ -29,6 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> SampleFiles:
 def test_it_writes_everything_that_the_guide_names(files: SampleFiles) -> None:
     assert {path.name for path in files.directory.iterdir()} == {
         "letters.jsonl",
+        "pairs.jsonl",
         "my-model",
         "letters.py",
         "run.yaml",

@@ -116,6 +116,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
         Facts(pool_devices=frozenset({"cuda"}), pool_gpu_memory_bytes=40 * 2**30),
     ),
     "over_team_limit": ({"rollout": {"engines": 2}}, {}, Facts(team_limit_slots=2)),
+    "dpo_many_epochs": ({"kind": "dpo"}, {"kind": "dpo", "dpo": {"steps": 20}}, Facts(train_rows=64)),
+    "dpo_learning_rate_high": (
+        {"kind": "dpo", "dpo": {"learning_rate": 1e-5}},
+        {"kind": "dpo", "dpo": {"learning_rate": 1e-5}, "model": {"base_model": "bm_1", "lora": {}}},
+        Facts(parameters=500_000_000),
+    ),
+    "dpo_checkpoint_only_at_end": (
+        {"kind": "dpo", "checkpoint": {"every_steps": 60}}, {"kind": "dpo", "checkpoint": {"every_steps": 30}}, Facts(),
+    ),
     "validation_never": (
         {"kind": "sft", "sft": {"steps": 900}}, {"kind": "sft", "sft": {"steps": 1000}}, Facts(),
     ),

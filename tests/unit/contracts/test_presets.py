@@ -14,7 +14,7 @@ from oolong.presets import FOLDER, Preset, PresetUnusable, built_in_presets, com
 @pytest.mark.parametrize("preset", built_in_presets(), ids=lambda preset: preset.name)
 def test_a_preset_is_sound_once_model_and_dataset_are_filled_in(preset: object) -> None:
     spec = RunSpec.model_validate(completed(preset.spec))  # type: ignore[attr-defined]
-    assert spec.kind in ("rl", "sft")
+    assert spec.kind in ("rl", "sft", "dpo")
     assert lint(spec) == [], "a starting point that Oolong itself finds odd"
 
 

@@ -151,7 +151,12 @@ def test_the_environment_that_a_job_has_anyway_is_reserved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "job", "has"), [("sft", "reward", "trainer"), ("eval", "trainer", "controller, reward, rollout")]
+    ("kind", "job", "has"),
+    [
+        ("sft", "reward", "trainer"),
+        ("dpo", "rollout", "trainer"),
+        ("eval", "trainer", "controller, reward, rollout"),
+    ],
 )
 def test_a_job_that_the_run_has_not_is_refused(kind, job, has):
     (error,) = spec_errors(document(kind=kind, secrets=[secret(jobs=[job])]))
@@ -163,7 +168,24 @@ def test_slots_needed_counts_engines_only_for_rl():
     assert (
         RunSpec.model_validate(document(rollout={"engines": 3}, trainer={"num_ranks": 2})).slots_needed == 5
     )
-    assert RunSpec.model_validate(document(kind="sft", rollout={"engines": 3})).slots_needed == 1
+    for kind in ("sft", "dpo"):
+        assert RunSpec.model_validate(document(kind=kind, rollout={"engines": 3})).slots_needed == 1
+
+
+def test_dpo_scores_no_completions():
+    (error,) = spec_errors(document(kind="dpo", evaluation={"prompts": 4}))
+    assert (error.pointer, error.code) == (
+        "/evaluation",
+        "option_of_rl",
+    ) and "dpo.validation_split" in error.message
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"), [("beta", 0, "0"), ("label_smoothing", 0.5, "0.5"), ("steps", 0, "0")]
+)
+def test_a_value_of_dpo_outside_of_its_range_is_refused(field, value, said):
+    (error,) = spec_errors(document(kind="dpo", dpo={field: value}))
+    assert error.pointer == f"/dpo/{field}" and said in error.message
 
 
 @pytest.mark.parametrize(
@@ -236,7 +258,7 @@ def test_the_probe_allows_what_the_rounding_of_the_type_makes() -> None:
         (
             {"kind": "rll"},
             "/kind",
-            "must be one of 'rl', 'sft', 'eval', 'reward_test', 'playground'; it is 'rll'; did you",
+            "must be one of 'rl', 'sft', 'dpo', 'eval', 'reward_test', 'playground'; it is 'rll'; did you",
         ),
         ({"name": 5}, "/name", "must be text (in YAML, put it in quotes); it is 5"),
         ({"trainer": {"adam_betas": 3}}, "/trainer/adam_betas", "must be a list; it is 3"),

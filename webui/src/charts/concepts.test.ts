@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { test } from "vitest";
 
-import { RL_CHARTS, SFT_CHARTS } from "../runs/run-charts.ts";
+import { DPO_CHARTS, RL_CHARTS, SFT_CHARTS } from "../runs/run-charts.ts";
 import { CONCEPTS, conceptOf } from "./concepts.ts";
 
 const DOCS = new URL("../../../docs/", import.meta.url);
@@ -25,6 +25,6 @@ const WITHOUT_CONCEPT = new Set(["perf", "sft", "time"]);
 
 test("each chart of a run has a concept, or is known to have none", () => {
   assert.equal(conceptOf("staleness/mean"), "concepts/staleness");
-  const areas = [...RL_CHARTS, ...SFT_CHARTS].flatMap(({ lines }) => lines.map(({ metric }) => metric.split("/")[0]!));
+  const areas = [...RL_CHARTS, ...SFT_CHARTS, ...DPO_CHARTS].flatMap(({ lines }) => lines.map(({ metric }) => metric.split("/")[0]!));
   assert.deepEqual(new Set(areas.filter((area) => CONCEPTS[area] === undefined)), WITHOUT_CONCEPT);
 });

@@ -2,6 +2,7 @@
 export const CONCEPTS: Record<string, string> = {
   advantage: "concepts/objective#advantages",
   buffer: "concepts/gate",
+  dpo: "how-to/preferences#what-to-watch",
   engine: "concepts/gate#concurrency-of-an-engine",
   eval: "how-to/gate",
   evaluator: "how-to/gate",

@@ -1,4 +1,4 @@
-import { neverSmoothed, RL_CHARTS, SFT_CHARTS, type ChartPlan } from "../runs/run-charts.ts";
+import { DPO_CHARTS, neverSmoothed, RL_CHARTS, SFT_CHARTS, type ChartPlan } from "../runs/run-charts.ts";
 
 /** A chart of one metric with a line for each run. */
 export type ComparePlan = Pick<ChartPlan, "id" | "title" | "format" | "floor" | "ceiling" | "logarithmic" | "whole"> & { exact: boolean };
@@ -6,7 +6,7 @@ export type ComparePlan = Pick<ChartPlan, "id" | "title" | "format" | "floor" | 
 /** The metrics that are shown without a choice, most important first. */
 export const HEADLINE_CHARTS = [
   "reward/mean", "eval/greedy", "eval/sampled", "staleness/mean", "perf/trained_tokens_per_second", "idle/trainer_frac", "time/step_seconds", "policy/entropy",
-  "response_length/mean", "sft/loss", "sft/greedy_accuracy",
+  "response_length/mean", "sft/loss", "sft/greedy_accuracy", "dpo/loss", "dpo/validation_accuracy",
 ];
 
 /** A metric as the run page draws it: with its format and range, and its title where the chart has others like it. */
@@ -21,7 +21,7 @@ export function comparePlan(metric: string): ComparePlan {
 
 /** The chart that the metric belongs to: one of its own area, else one that it leads. The reward's chart shows evaluations too. */
 function planOf(metric: string): ChartPlan | undefined {
-  const plans = [...RL_CHARTS, ...SFT_CHARTS].filter(({ lines }) => lines.some((one) => one.metric === metric));
+  const plans = [...RL_CHARTS, ...SFT_CHARTS, ...DPO_CHARTS].filter(({ lines }) => lines.some((one) => one.metric === metric));
   return plans.find(({ lines }) => lines.every((one) => areaOf(one.metric) === areaOf(metric))) ?? plans.find(({ lines }) => lines[0]!.metric === metric) ?? plans[0];
 }
 

@@ -60,7 +60,7 @@ const wholePercent = (value: number) => percent(value, 1);
 export const HEADLINES: readonly HeadlineColumn[] = [
   { id: "reward", label: "Reward", help: "Mean reward of the last 10 train steps", better: "higher", difference: "amount", format: decimal, value: rewardOf },
   { id: "evaluation", label: "Evaluation", help: "Newest evaluation on held-out prompts: greedy completions, else sampled ones", better: "higher", difference: "points", format: wholePercent, value: ({ metrics }) => points(metrics, "eval/greedy")?.y.at(-1) ?? points(metrics, "eval/sampled")?.y.at(-1) ?? null },
-  { id: "loss", label: "Loss", help: "Mean loss of the last 10 steps of the warm start", better: "lower", difference: "amount", format: decimal, value: ({ metrics }) => lastMean(metrics, "sft/loss") },
+  { id: "loss", label: "Loss", help: "Mean loss of the last 10 steps of a warm start, or of DPO", better: "lower", difference: "amount", format: decimal, value: ({ metrics }) => lastMean(metrics, "sft/loss") ?? lastMean(metrics, "dpo/loss") },
   { id: "to-reward", label: "Time to reward", help: "Time from the start until the mean reward of 10 steps first reached the baseline's result", better: "lower", difference: "ratio", format: clock, value: secondsToReward },
   { id: "throughput", label: "Tokens/s", help: "Loss tokens trained on each second, mean over all train steps", better: "higher", difference: "ratio", format: compact, value: ({ metrics }) => wholeMean(metrics, "perf/trained_tokens_per_second") },
   { id: "step-time", label: "Step time", help: "Wall time of a train step, mean over all of them", better: "lower", difference: "ratio", format: duration, value: ({ metrics }) => wholeMean(metrics, "time/step_seconds") },
@@ -71,7 +71,7 @@ export const HEADLINES: readonly HeadlineColumn[] = [
 ];
 
 /** Metrics that the results need. */
-export const HEADLINE_METRICS = ["reward/mean", "eval/greedy", "eval/sampled", "sft/loss", "perf/trained_tokens_per_second", "time/step_seconds", "idle/trainer_frac", "staleness/mean"];
+export const HEADLINE_METRICS = ["reward/mean", "eval/greedy", "eval/sampled", "sft/loss", "dpo/loss", "perf/trained_tokens_per_second", "time/step_seconds", "idle/trainer_frac", "staleness/mean"];
 
 export type Difference = { text: string; tone: "good" | "bad" | "neutral"; words: string };
 

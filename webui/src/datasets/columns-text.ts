@@ -3,7 +3,7 @@
 import type { ColumnStatistics } from "../api/schema.d.ts";
 import { grouped, number, percent } from "../common/format.ts";
 
-const LABELS: Record<string, string> = { messages: "Prompt", answer: "Answer", completion: "Completion", split: "Split", source: "Source" };
+const LABELS: Record<string, string> = { messages: "Prompt", answer: "Answer", completion: "Completion", chosen: "Chosen", rejected: "Rejected", split: "Split", source: "Source" };
 
 export const columnLabel = (name: string): string => LABELS[name] ?? name;
 

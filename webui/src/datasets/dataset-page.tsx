@@ -18,7 +18,7 @@ import { DiffPanel } from "./diff-panel.tsx";
 import { RowsPanel } from "./rows-panel.tsx";
 import { SplitsPanel } from "./splits-panel.tsx";
 import { StatisticsPanel } from "./statistics-panel.tsx";
-import { originText } from "./version-text.ts";
+import { columnsText, originText } from "./version-text.ts";
 
 const TABS = { rows: "Rows", columns: "Columns", statistics: "Token lengths", splits: "Splits and leaks", compare: "Compare" } as const;
 
@@ -64,7 +64,7 @@ function Versions({ dataset, selected, readOnly, onSelect }: { dataset: Dataset;
   return (
     <Table className="tabular" data-testid="versions">
       <Table.Thead>
-        <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt and answer columns</Table.Th><Table.Th>Origin</Table.Th><Table.Th>SHA-256 of rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Created</Table.Th><Table.Td /></Table.Tr>
+        <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Columns</Table.Th><Table.Th>Origin</Table.Th><Table.Th>SHA-256 of rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Created</Table.Th><Table.Td /></Table.Tr>
       </Table.Thead>
       <Table.Tbody>
         {dataset.versions.map((entry) => (
@@ -75,7 +75,7 @@ function Versions({ dataset, selected, readOnly, onSelect }: { dataset: Dataset;
             </Table.Td>
             <Table.Td ta="right">{grouped(entry.rows)}</Table.Td>
             <Table.Td><Splits splits={entry.splits} sources={entry.sources} /></Table.Td>
-            <Table.Td className="mono">{entry.mapping.prompt_column}, {entry.mapping.answer_column}</Table.Td>
+            <Table.Td className="mono">{columnsText(entry.mapping)}</Table.Td>
             <Table.Td style={{ maxWidth: 220, overflowWrap: "anywhere" }}>{originText(entry.derived)}</Table.Td>
             <Table.Td><CopyId id={entry.sha256} label={entry.sha256.slice(0, 12)} /></Table.Td>
             <Table.Td ta="right">{bytes(entry.bytes)}</Table.Td>

@@ -3,12 +3,20 @@ import { test } from "vitest";
 
 import type { DatasetValidation } from "../api/schema.d.ts";
 import { validationProgress } from "./validation-progress.ts";
-import { guessMapping } from "./guess-mapping.ts";
+import { guessMapping, isComplete } from "./guess-mapping.ts";
 import { columnOf } from "./row-pointer.ts";
 
 test("common column names are recognized in any case", () => {
   const mapping = guessMapping(["ID", "Question", "Solution", "split"]);
   assert.deepEqual([mapping.prompt_column, mapping.answer_column, mapping.split_column, mapping.completion_column], ["Question", "Solution", "split", null]);
+});
+
+test("chosen and rejected columns are a pair, which needs no answer", () => {
+  const mapping = guessMapping(["prompt", "chosen", "rejected"]);
+  assert.deepEqual([mapping.answer_column, mapping.chosen_column, mapping.rejected_column], [null, "chosen", "rejected"]);
+  assert.equal(isComplete(mapping), true);
+  assert.equal(isComplete({ ...mapping, rejected_column: null }), false);
+  assert.equal(isComplete(guessMapping(["prompt", "chosen"])), false);
 });
 
 test("a solution column next to an answer column is the completion", () => {

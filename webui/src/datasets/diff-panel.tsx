@@ -7,7 +7,7 @@ import type { CanonicalRow, Dataset, Version } from "../api/schema.d.ts";
 import { grouped } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
-import { RowsTable } from "./rows-table.tsx";
+import { RowsTable, textOf } from "./rows-table.tsx";
 import classes from "./statistics.module.css";
 import { comparable, diffText } from "./version-text.ts";
 
@@ -48,15 +48,22 @@ export function DiffPanel({ dataset, version }: { dataset: Dataset; version: Ver
 
 const first = (shown: number, all: number): string => (shown < all ? `the first ${shown} of ${grouped(all)}` : grouped(all));
 
+const FIELDS = ["answer", "completion", "chosen", "rejected", "split", "source"] as const;
+
+function fieldText(row: CanonicalRow, field: (typeof FIELDS)[number]): string | null {
+  const value = row[field] ?? null;
+  return Array.isArray(value) ? textOf(value) : value;
+}
+
 /** A prompt, and what is different below it in both versions. */
 function Change({ before, after }: { before: CanonicalRow; after: CanonicalRow }) {
   const prompt = after.messages.map(({ content }) => content).join("\n").slice(0, 600);
-  const fields = (["answer", "completion", "split", "source"] as const).filter((field) => before[field] !== after[field]);
+  const fields = FIELDS.filter((field) => fieldText(before, field) !== fieldText(after, field));
   return (
     <div className={classes.change}>
       <pre style={{ gridColumn: "1 / -1" }}>{prompt}</pre>
       {fields.length === 0 && <span>Its rows are in other splits, or more or fewer.</span>}
-      {fields.map((field) => [before, after].map((row, side) => <div key={`${field} ${side}`}><b>{field}, {side === 0 ? "before" : "after"}</b><pre>{row[field] ?? "(none)"}</pre></div>))}
+      {fields.map((field) => [before, after].map((row, side) => <div key={`${field} ${side}`}><b>{field}, {side === 0 ? "before" : "after"}</b><pre>{fieldText(row, field) ?? "(none)"}</pre></div>))}
     </div>
   );
 }

@@ -13,7 +13,7 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
 import { RowsTable } from "./rows-table.tsx";
 
-const ORDER = ["row", "messages", "answer", "completion", "split", "source"];
+const ORDER = ["row", "messages", "answer", "completion", "chosen", "rejected", "split", "source"];
 
 /** The rows as the policy sees them, page by page. The server searches; the search is in the URL. */
 export function RowsPanel({ version }: { version: Version }) {

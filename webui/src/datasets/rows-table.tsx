@@ -2,13 +2,16 @@ import { Table } from "@mantine/core";
 
 type Message = { role: string; content: string };
 
+/** A conversation with a line for each message. */
+export const textOf = (messages: Message[]): string => messages.map(({ role, content }) => `${role}: ${content}`).join("\n");
+
 function isConversation(value: unknown): value is Message[] {
   return Array.isArray(value) && value.length > 0 && value.every((entry: Partial<Message> | null) => typeof entry?.role === "string" && typeof entry.content === "string");
 }
 
 function cellText(value: unknown): string {
   if (value === null || value === undefined) return "";
-  if (isConversation(value)) return value.map((message) => `${message.role}: ${message.content}`).join("\n");
+  if (isConversation(value)) return textOf(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

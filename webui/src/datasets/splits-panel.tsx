@@ -19,10 +19,10 @@ export function SplitsPanel({ version, readOnly, onDerived }: { version: Version
     <div className={classes.columns}>
       <Panel title={`Splits of ${version.ref}`} flush>
         <Table className="tabular" data-testid="splits">
-          <Table.Thead><Table.Tr><Table.Th>Split</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th ta="right">Share</Table.Th><Table.Th ta="right">With completion</Table.Th></Table.Tr></Table.Thead>
+          <Table.Thead><Table.Tr><Table.Th>Split</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th ta="right">Share</Table.Th><Table.Th ta="right">With completion</Table.Th><Table.Th ta="right">With pair</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {Object.entries(version.splits).map(([name, rows]) => (
-              <Table.Tr key={name}><Table.Td fw={560}>{name}</Table.Td><Table.Td ta="right">{grouped(rows)}</Table.Td><Table.Td ta="right">{percent(rows / Math.max(1, version.rows))}</Table.Td><Table.Td ta="right">{grouped(version.with_completion[name] ?? 0)}</Table.Td></Table.Tr>
+              <Table.Tr key={name}><Table.Td fw={560}>{name}</Table.Td><Table.Td ta="right">{grouped(rows)}</Table.Td><Table.Td ta="right">{percent(rows / Math.max(1, version.rows))}</Table.Td><Table.Td ta="right">{grouped(version.with_completion[name] ?? 0)}</Table.Td><Table.Td ta="right">{grouped(version.with_pair[name] ?? 0)}</Table.Td></Table.Tr>
             ))}
           </Table.Tbody>
         </Table>

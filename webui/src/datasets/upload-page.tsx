@@ -13,9 +13,9 @@ import { grouped } from "../common/format.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { validationProgress, conflictNote } from "./validation-progress.ts";
-import { guessMapping } from "./guess-mapping.ts";
+import { guessMapping, isComplete, type ColumnKey } from "./guess-mapping.ts";
 import { RowErrors } from "./row-errors.tsx";
-import { RowsTable } from "./rows-table.tsx";
+import { RowsTable, textOf } from "./rows-table.tsx";
 import classes from "./upload-page.module.css";
 import { validate } from "./validate.ts";
 
@@ -59,13 +59,13 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
   const navigate = useNavigate();
   const client = useQueryClient();
   const { data: datasets } = useQuery(queries.datasets);
-  const isComplete = mapping.prompt_column !== "" && mapping.answer_column !== "";
+  const complete = isComplete(mapping);
 
   const [settled] = useDebouncedValue(mapping, 350);
   const rendered = useQuery({
     queryKey: ["preview", upload.id, settled],
     queryFn: ({ signal }) => validate(upload.id, settled, PREVIEW_ROWS, { signal }),
-    enabled: settled.prompt_column !== "" && settled.answer_column !== "",
+    enabled: isComplete(settled),
     placeholderData: keepPreviousData,
     staleTime: Infinity,
     retry: false,
@@ -94,7 +94,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
   });
 
   const set = (change: Partial<Mapping>) => setMapping((old) => ({ ...old, ...change }));
-  const column = (key: "prompt_column" | "answer_column" | "completion_column" | "split_column" | "source_column", label: string, description: string, required: boolean) => (
+  const column = (key: ColumnKey, label: string, description: string, required: boolean) => (
     <Select
       label={label} description={description} required={required} clearable={!required} searchable data={names} data-testid={key}
       value={mapping[key] ?? null} onChange={(value) => set({ [key]: value ?? (required ? "" : null) })}
@@ -110,8 +110,10 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
         <div className={classes.mapping}>
           <div className={classes.fields}>
             {column("prompt_column", "Prompt", "the input to the model", true)}
-            {column("answer_column", "Answer", "the expected answer that the reward compares with", true)}
+            {column("answer_column", "Answer", "the expected answer that the reward compares with; rows with a pair need none", false)}
             {column("completion_column", "Completion", "a demonstration, required for a warm start (sft)", false)}
+            {column("chosen_column", "Chosen", "the better completion of a preference pair (dpo): a text or messages", false)}
+            {column("rejected_column", "Rejected", "the worse completion of the pair", false)}
             {column("split_column", "Split", "train, eval, validation …; without it all rows are train", false)}
             {column("source_column", "Source", "which collection the row comes from; a run can weight the sources", false)}
             <Textarea label="Prompt template" description="{name} inserts a column; write {{ for a brace" autosize minRows={2} maxRows={6} value={mapping.template ?? ""} onChange={(event) => set({ template: event.currentTarget.value })} classNames={{ input: "mono" }} />
@@ -120,15 +122,17 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
           <div className={classes.preview} data-testid="rendered">
             <h3>Model input</h3>
             <ProblemNotice error={rendered.error} />
-            {!isComplete && <p className={classes.hint}>Select the prompt and answer columns.</p>}
-            {isComplete && rendered.isPending && <Waiting label="Rendering preview" />}
+            {!complete && <p className={classes.hint}>Select the prompt and answer columns, or the prompt, chosen and rejected columns.</p>}
+            {complete && rendered.isPending && <Waiting label="Rendering preview" />}
             {rendered.data?.rendered.map((row, index) => (
               <article key={index} className={classes.example}>
                 {row.messages.map((message, position) => (
                   <p key={position}><b>{message.role}</b><span className="mono">{message.content}</span></p>
                 ))}
-                <p><b>answer</b><span className="mono">{row.answer}</span></p>
+                {row.answer !== "" && <p><b>answer</b><span className="mono">{row.answer}</span></p>}
                 {row.completion && <p><b>completion</b><span className="mono">{row.completion}</span></p>}
+                {row.chosen && <p><b>chosen</b><span className="mono">{textOf(row.chosen)}</span></p>}
+                {row.rejected && <p><b>rejected</b><span className="mono">{textOf(row.rejected)}</span></p>}
                 <p><b>split</b><span>{row.split}</span></p>
               </article>
             ))}
@@ -143,7 +147,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
         <Group align="flex-end" gap={12}>
           <TextInput label="Name" description={existingDataset ? `creates ${name}@${(existingDataset.latest?.number ?? 0) + 1}` : "creates a new dataset"} required w={260} value={name} onChange={(event) => setName(event.currentTarget.value)} data-testid="dataset-name" />
           {existingDataset === undefined && <TextInput label="Description" description="contents and source of the rows" w={360} value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}
-          <Button size="sm" disabled={!isComplete || name === ""} loading={store.isPending} onClick={() => store.mutate()} data-testid="store">Validate and save</Button>
+          <Button size="sm" disabled={!complete || name === ""} loading={store.isPending} onClick={() => store.mutate()} data-testid="store">Validate and save</Button>
         </Group>
       </Panel>
     </>

@@ -4,6 +4,11 @@ import type { Difference, LengthBin, Version } from "../api/schema.d.ts";
 import { grouped, percent } from "../common/format.ts";
 
 /** Where a version comes from: a file, other splits of a version, or a merge. */
+/** The columns that prompts, and answers or pairs, come from. */
+export function columnsText({ prompt_column, answer_column, chosen_column, rejected_column }: Version["mapping"]): string {
+  return [prompt_column, answer_column, chosen_column, rejected_column].filter((name) => name !== null && name !== undefined).join(", ");
+}
+
 export function originText(derived: Version["derived"]): string {
   if (derived === null) return "uploaded";
   if (Array.isArray(derived["merged"])) return `merged from ${derived["merged"].join(", ")}`;

@@ -54,6 +54,13 @@ export function KeyMetrics({ run, metrics, isCompact = false }: { run: Run; metr
           <KeyMetric about={["Tokens per second that the trainer trains on.", "reference/metrics"]} label={`Trained${rateSuffix}`} note="tokens/s">{number(rate("perf/trained_tokens_per_second"), 0)}</KeyMetric>
           <KeyMetric label="Trainer idle" about={["Part of the last train step in which the trainer waited for a batch.", "concepts/gate"]} note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${rateSuffix}`}>{percent(rate("idle/trainer_frac"), 0)}</KeyMetric>
         </>
+      ) : run.kind === "dpo" ? (
+        <>
+          <KeyMetric label="Loss" about={["Mean DPO loss of the pairs in the last batch; 0.693 before the first step.", "how-to/preferences"]} note={`validation ${number(last("dpo/validation_loss"), 3)}`}>{number(last("dpo/loss"), 3)}</KeyMetric>
+          <KeyMetric label="Ranked right" about={["Part of the last batch's pairs whose chosen completion has the larger reward.", "how-to/preferences"]} note={`validation ${percent(last("dpo/validation_accuracy"))}`}>{percent(last("dpo/accuracy"))}</KeyMetric>
+          <KeyMetric label="Margin" about={["Mean implicit reward of the chosen minus the rejected completion.", "how-to/preferences"]} note={`validation ${number(last("dpo/validation_margin"), 2)}`}>{number(last("dpo/margin"), 2)}</KeyMetric>
+          <KeyMetric label={`Trained${rateSuffix}`} about={["Tokens per second that the trainer trains on.", "reference/metrics"]} note="tokens/s">{number(rate("perf/trained_tokens_per_second"), 0)}</KeyMetric>
+        </>
       ) : (
         <>
           <KeyMetric label="Loss" about={["Mean negative log-probability per token of the answers in the last batch.", "concepts/objective"]} note="token mean (nats)">{number(last("sft/loss"), 3)}</KeyMetric>

@@ -3,7 +3,7 @@ import { test } from "vitest";
 
 import { funnelOf } from "./ledger-funnel.ts";
 import { matchingCharts, outcomeOf, sectionsOf } from "./live-sections.ts";
-import { otherCharts, RL_CHARTS, SFT_CHARTS, sourceCharts } from "./run-charts.ts";
+import { DPO_CHARTS, otherCharts, RL_CHARTS, SFT_CHARTS, sourceCharts } from "./run-charts.ts";
 
 test("outcome first, and every other planned chart is in exactly one section", () => {
   assert.deepEqual(outcomeOf(RL_CHARTS).map(({ id }) => id), ["reward", "staleness"]);
@@ -12,6 +12,8 @@ test("outcome first, and every other planned chart is in exactly one section", (
   assert.deepEqual([...placed].sort(), planned.map(({ id }) => id).sort());
   assert.equal(sectionsOf(planned, []).some(({ id }) => id === "others"), false); // each has a topic
   assert.deepEqual(sectionsOf(SFT_CHARTS, []).map(({ id }) => id), ["optimization"]);
+  assert.deepEqual(outcomeOf(DPO_CHARTS).map(({ id }) => id), ["dpo-loss", "dpo-accuracy"]);
+  assert.deepEqual(sectionsOf(DPO_CHARTS, []).map(({ id }) => id), ["speed", "optimization"]);
 });
 
 test("a search over all metrics matches titles, labels and metric keys", () => {

@@ -1,11 +1,11 @@
 import type { ChartPlan } from "./run-charts.ts";
 
 /** The two charts that say how the run goes. They are above all sections. */
-const OUTCOME = ["reward", "staleness", "sft-loss", "sft-accuracy"];
+const OUTCOME = ["reward", "staleness", "sft-loss", "sft-accuracy", "dpo-loss", "dpo-accuracy"];
 
 const SECTIONS = [
-  { id: "speed", title: "Speed and idle time", charts: ["throughput", "idle", "policy-version", "step-time", "sync", "groups"] },
-  { id: "optimization", title: "Optimization", charts: ["loss", "entropy", "grad-norm", "weight", "clip", "mismatch", "sft-learning-rate"] },
+  { id: "speed", title: "Speed and idle time", charts: ["throughput", "idle", "policy-version", "step-time", "sync", "groups", "dpo-throughput", "dpo-step-time"] },
+  { id: "optimization", title: "Optimization", charts: ["loss", "entropy", "grad-norm", "weight", "clip", "mismatch", "sft-learning-rate", "dpo-rewards", "dpo-margin", "dpo-logprobs", "dpo-learning-rate"] },
   { id: "data", title: "Completions and groups", charts: ["length", "signal", "span", "evaluation", "reward-by-source", "groups-by-source"] },
 ];
 

@@ -16,7 +16,7 @@ import { RunChart, type RunChartProps } from "./run-chart.tsx";
 import classes from "./run-chart.module.css";
 import { MetricSections } from "./metric-sections.tsx";
 import { outcomeOf } from "./live-sections.ts";
-import { RL_CHARTS, SFT_CHARTS, sourceCharts, type ChartPlan } from "./run-charts.ts";
+import { CHARTS_BY_KIND, RL_CHARTS, SFT_CHARTS, sourceCharts, type ChartPlan } from "./run-charts.ts";
 import { StalenessPanel } from "./staleness-panel.tsx";
 import { SyncPanel } from "./sync-panel.tsx";
 import { useRunClock } from "./use-run-clock.ts";
@@ -34,7 +34,7 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
   const histograms = useQuery({ ...queries.runHistograms(run.id, "staleness/consumed_trajectories"), enabled: isRl }).data?.data ?? [];
   const controller = object(run.summary["controller"]);
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
-  const planned = isRl ? [...RL_CHARTS, ...sourceCharts(counts(at(run.spec, "dataset", "weights")).map(([name]) => name))] : SFT_CHARTS;
+  const planned = isRl ? [...RL_CHARTS, ...sourceCharts(counts(at(run.spec, "dataset", "weights")).map(([name]) => name))] : (CHARTS_BY_KIND[run.kind] ?? SFT_CHARTS);
   const chart = (plan: ChartPlan) => (
     <DescribedChart key={plan.id} plan={plan} runId={run.id} metrics={metrics} clock={clock} view={view} onView={onView} maxStaleness={bound} />
   );

@@ -9,7 +9,7 @@ export type RunClock = {
   gpuHoursAt: (at: number) => number;
 };
 
-const STEP_TIME_METRICS = ["reward/mean", "sft/loss", "policy/version", "time/step_seconds"];
+const STEP_TIME_METRICS = ["reward/mean", "sft/loss", "dpo/loss", "policy/version", "time/step_seconds"];
 const VERSION = "policy/version";
 const TOKENS = "perf/trained_tokens";
 

@@ -126,6 +126,36 @@ export const SFT_CHARTS: ChartPlan[] = [
   { id: "sft-learning-rate", title: "Learning rate", always: true, lines: [{ metric: "sft/learning_rate", label: "learning rate", color: 5, exact: true }], format: (value) => value.toExponential(1) },
 ];
 
+export const DPO_CHARTS: ChartPlan[] = [
+  {
+    id: "dpo-loss", title: "Loss", always: true, height: 200,
+    lines: [{ metric: "dpo/loss", label: "batch", color: 1 }, { metric: "dpo/validation_loss", label: "validation", color: 3, exact: true, dashed: true }],
+  },
+  {
+    id: "dpo-accuracy", title: "Pairs ranked right", always: true, height: 200, ...fraction,
+    lines: [{ metric: "dpo/accuracy", label: "batch", color: 1 }, { metric: "dpo/validation_accuracy", label: "validation", color: 3, exact: true, dashed: true }],
+  },
+  {
+    id: "dpo-rewards", title: "Implicit rewards", always: true, format: (value) => number(value, 2),
+    lines: [{ metric: "dpo/chosen_reward", label: "chosen", color: 3 }, { metric: "dpo/rejected_reward", label: "rejected", color: 2 }],
+  },
+  {
+    id: "dpo-margin", title: "Reward margin", always: true, format: (value) => number(value, 2),
+    lines: [{ metric: "dpo/margin", label: "batch", color: 1 }, { metric: "dpo/validation_margin", label: "validation", color: 3, exact: true, dashed: true }],
+  },
+  {
+    id: "dpo-logprobs", title: "Log-probability of completions", always: true, format: (value) => number(value, 1),
+    lines: [{ metric: "dpo/chosen_logprob", label: "chosen", color: 3 }, { metric: "dpo/rejected_logprob", label: "rejected", color: 2 }],
+  },
+  { id: "grad-norm", title: "Gradient norm", always: true, floor: 0, lines: [{ metric: "optim/grad_norm", label: "before clipping", color: 5 }] },
+  { id: "dpo-learning-rate", title: "Learning rate", always: true, lines: [{ metric: "optim/learning_rate", label: "learning rate", color: 5, exact: true }], format: (value) => value.toExponential(1) },
+  { id: "dpo-throughput", title: "Throughput (tokens/s)", always: true, floor: 0, format: compact, lines: [{ metric: "perf/trained_tokens_per_second", label: "trained", color: 1 }] },
+  { id: "dpo-step-time", title: "Train step time", floor: 0, format: duration, lines: [{ metric: "time/step_seconds", label: "step", color: 1 }] },
+];
+
+/** The main charts of runs that sample nothing, by kind. */
+export const CHARTS_BY_KIND: Record<string, ChartPlan[]> = { sft: SFT_CHARTS, dpo: DPO_CHARTS };
+
 const COLORS = 6;
 
 /** Reward and groups of each source of the dataset that the run samples by weight. */

@@ -21,7 +21,7 @@ type Props = {
 
 /** The kinds that this page can start. The others have their own pages. */
 const KINDS: Option[] = [
-  { value: "rl", label: "rl: asynchronous RL" }, { value: "sft", label: "sft: supervised warm start" }, { value: "eval", label: "eval: score a model" },
+  { value: "rl", label: "rl: asynchronous RL" }, { value: "sft", label: "sft: supervised warm start" }, { value: "dpo", label: "dpo: learn from preference pairs" }, { value: "eval", label: "eval: score a model" },
 ];
 
 /** Options for the fields that reference objects of the project, by the pointer of the field. */

@@ -19,7 +19,7 @@ import { commonSpec } from "./common-spec.ts";
 import { atPoint, costText, NEW_PARAMETER, planOf, type ParameterFields, type PlanFields } from "./sweep-form.ts";
 import classes from "./sweeps.module.css";
 
-const METRICS = ["reward/mean", "eval/greedy", "eval/accuracy", "loss/policy", "sft/loss", "sft/greedy_accuracy"];
+const METRICS = ["reward/mean", "eval/greedy", "eval/accuracy", "loss/policy", "sft/loss", "sft/greedy_accuracy", "dpo/validation_accuracy", "dpo/validation_loss"];
 const POINTERS = SPEC_FIELDS.map(({ path }) => pointerOf(path)).filter((pointer) => pointer !== "/name");
 const EMPTY_PLAN: PlanFields = { method: "grid", parameters: [{ ...NEW_PARAMETER }], samples: 20, seed: 1, metric: "reward/mean", goal: "max", atStep: "", worseThan: "", target: "" };
 

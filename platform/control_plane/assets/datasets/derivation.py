@@ -69,6 +69,13 @@ def merge_versions(
     """
     _refuse_large(*versions)
     for index, version in enumerate(versions):
+        if version.has_answers != versions[0].has_answers:
+            with_answers, without = (version, versions[0]) if version.has_answers else (versions[0], version)
+            message = (
+                f"the rows of {with_answers.ref} have answers and those of {without.ref} have none; upload the latter "
+                "with an answer_column, or merge versions that are alike"
+            )
+            raise unprocessable("invalid", message, [FieldError(f"/versions/{index}", "no_answers", message)])
         unnamed = version.rows - sum(sum(rows.values()) for rows in version.sources.values())
         if unnamed and not rows.SOURCE_NAME.fullmatch(version.dataset.name):
             message = (
@@ -110,6 +117,7 @@ def _store(
     offsets: list[int] = []
     splits: Counter[str] = Counter()
     with_completion: Counter[str] = Counter()
+    with_pair: Counter[str] = Counter()
     sources = rows.SourceCounts()
     with store.new_blob() as target:
         for number, row in enumerate(found):
@@ -118,6 +126,7 @@ def _store(
             target.write(msgspec.json.encode(msgspec.structs.replace(row, row=number)) + b"\n")
             splits[row.split] += 1
             with_completion[row.split] += row.completion is not None
+            with_pair[row.split] += row.chosen is not msgspec.UNSET
             sources.add(row)
     blob = target.blob
     with transaction.atomic():
@@ -131,14 +140,14 @@ def _store(
         newest = dataset.versions.aggregate(newest=Max("number"))["newest"] or 0
         version = DatasetVersion.objects.create(
             dataset=dataset, number=newest + 1, sha256=blob.sha256, bytes=blob.bytes, rows=sum(splits.values()),
-            splits=dict(splits), with_completion={name: n for name, n in with_completion.items() if n},
+            splits=dict(splits), with_completion=dict(+with_completion), with_pair=dict(+with_pair),
             sources=sources.as_json(), mapping=mapping, offsets=offsets, created_by=caller.user, derived=derived,
         )  # fmt: skip
     return version, True
 
 
 def diff(old: DatasetVersion, new: DatasetVersion) -> dict[str, Any]:
-    """Rows by prompt: added, removed, and changed in answer, demonstration or split; with the first of each.
+    """Rows by prompt: added, removed, and changed in answer, demonstration, pair or split; with the first of each.
 
     A prompt that is there several times is compared as the whole of its rows.
     """
@@ -180,13 +189,15 @@ def find_leakage(version: DatasetVersion) -> dict[str, int]:
 def search(
     version: DatasetVersion, text: str, *, split: str, after: int, limit: int
 ) -> Iterator[dict[str, Any]]:
-    """Rows behind `after` that hold the text in a message, the answer or the demonstration; case is ignored."""
+    """Rows behind `after` that hold the text in a message, the answer or a completion; case is ignored."""
     wanted = text.casefold()
     left = limit
     for row in _rows(version):
         if row.row <= after or (split and row.split != split):
             continue
-        texts = [*(message["content"] for message in row.messages), row.answer, row.completion or ""]
+        pair = [one for one in (row.chosen, row.rejected) if one is not msgspec.UNSET]
+        texts = [message["content"] for messages in (row.messages, *pair) for message in messages]
+        texts += [row.answer, row.completion or ""]
         if any(wanted in found.casefold() for found in texts):
             yield msgspec.to_builtins(row)
             left -= 1
@@ -202,12 +213,12 @@ def _rows(version: DatasetVersion) -> Iterator[CanonicalRow]:
 
 def _by_prompt(
     version: DatasetVersion,
-) -> dict[bytes, tuple[dict[str, Any], list[tuple[str, str, str | None]]]]:
+) -> dict[bytes, tuple[dict[str, Any], list[tuple[Any, ...]]]]:
     """Of each prompt its first row, and what its rows say, in an order of its own."""
-    found: dict[bytes, tuple[dict[str, Any], list[tuple[str, str, str | None]]]] = {}
+    found: dict[bytes, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {}
     for row in _rows(version):
         said = found.setdefault(_prompt(row), (msgspec.to_builtins(row), []))[1]
-        said.append((row.split, row.answer, row.completion))
+        said.append((row.split, row.answer, row.completion, row.chosen, row.rejected))
     for _, said in found.values():
         said.sort(key=repr)
     return found

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from control_plane.assets.datasets.cells import SAMPLE_CHARACTERS, RowFault, check_text, sample
+from control_plane.assets.datasets.conversations import read_pair, read_prompt
 from control_plane.core.api.field_error import FieldError
 from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.model_faults import pointer_part
@@ -24,13 +26,11 @@ from oolong.contracts.model_faults import pointer_part
 OFFSET_STRIDE = 500
 MAX_ROWS = 5_000_000
 MAX_LINE_BYTES = 4 * 1024 * 1024
-MAX_CELL_BYTES = 256 * 1024
 MAX_SPLITS = 20
 MAX_SPLIT_NAME = 60  # characters
 MAX_SOURCES = 50  # of all splits together
 SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,59}")
 ERRORS_SHOWN = 50
-SAMPLE_CHARACTERS = 80
 
 
 class Target(Protocol):
@@ -46,8 +46,10 @@ class Mapping:
     """How columns become prompts. `template` names columns in braces; `{prompt}` is the prompt column."""
 
     prompt_column: str
-    answer_column: str
+    answer_column: str | None = None  # only where there are pairs
     completion_column: str | None = None
+    chosen_column: str | None = None
+    rejected_column: str | None = None
     split_column: str | None = None
     source_column: str | None = None
     default_split: str = "train"
@@ -87,17 +89,12 @@ class Written:
     rows: int = 0
     splits: Counter[str] = field(default_factory=Counter)
     with_completion: Counter[str] = field(default_factory=Counter)
+    with_pair: Counter[str] = field(default_factory=Counter)
     sources: SourceCounts = field(default_factory=SourceCounts)
     offsets: list[int] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)  # of each error: how its row begins
     places: list[int] = field(default_factory=list)  # of each error: DecodedRow.place
-
-
-class RowFault(Exception):
-    def __init__(self, column: str, code: str, message: str) -> None:
-        super().__init__(message)
-        self.column, self.code = column, code
 
 
 class TemplateFault(Exception):
@@ -109,7 +106,7 @@ def template_names(template: str) -> list[str]:
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise TemplateFault(f"the template {_sample(template)} is malformed: {error}") from error
+        raise TemplateFault(f"the template {sample(template)} is malformed: {error}") from error
     names = []
     for _, name, form, conversion in parsed:
         if name is None:
@@ -131,6 +128,23 @@ def mapping_faults(mapping: Mapping) -> list[FieldError]:
     if not names:
         message = "the template names no column, so every prompt would be the same"
         return [FieldError("/mapping/template", "template", message)]
+    if (mapping.chosen_column is None) != (mapping.rejected_column is None):
+        absent, other = (
+            ("chosen_column", mapping.rejected_column)
+            if mapping.chosen_column is None
+            else ("rejected_column", mapping.chosen_column)
+        )
+        message = f"the column {other!r} is one half of a pair; name the other half, or leave both out"
+        return [FieldError(f"/mapping/{absent}", "half_pair", message)]
+    if mapping.chosen_column is not None and mapping.chosen_column == mapping.rejected_column:
+        message = f"chosen and rejected are both the column {mapping.chosen_column!r}; name two columns"
+        return [FieldError("/mapping/rejected_column", "same_column", message)]
+    if mapping.answer_column is None and mapping.chosen_column is None:
+        message = (
+            "name the column with the expected answer; only rows with a pair (chosen_column, rejected_column) "
+            "need none"
+        )
+        return [FieldError("/mapping/answer_column", "required", message)]
     return []
 
 
@@ -176,6 +190,8 @@ def write_canonical(
         written.splits[row.split] += 1
         if row.completion is not None:
             written.with_completion[row.split] += 1
+        if row.chosen is not msgspec.UNSET:
+            written.with_pair[row.split] += 1
         written.sources.add(row)
         if len(written.sources.names) > MAX_SOURCES:
             message = (
@@ -216,10 +232,10 @@ def read_row(line: bytes) -> dict[str, Any]:
         why = (
             f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
         )
-        found = _sample(line.decode("utf-8", "replace"))
+        found = sample(line.decode("utf-8", "replace"))
         raise RowFault("", "not_json", f"not a JSON object: {why}; found {found}") from error
     if not isinstance(row, dict):
-        raise RowFault("", "not_an_object", f"a row is a JSON object with columns; found {_sample(row)}")
+        raise RowFault("", "not_an_object", f"a row is a JSON object with columns; found {sample(row)}")
     return row
 
 
@@ -259,11 +275,21 @@ def presentable(value: Any, *, depth: int = 20, most: int | None = None) -> Any:
 
 
 def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRow:
-    prompt = _text(row, mapping.prompt_column, numbers=True)
-    answer = _text(row, mapping.answer_column, numbers=True)
+    messages = _messages(row, mapping)
+    answer = "" if mapping.answer_column is None else _text(row, mapping.answer_column, numbers=True)
     completion = None
     if mapping.completion_column is not None and row.get(mapping.completion_column) is not None:
         completion = _text(row, mapping.completion_column)
+    pair = None
+    if mapping.chosen_column is not None and mapping.rejected_column is not None:
+        pair = read_pair(row, mapping.chosen_column, mapping.rejected_column, messages)
+        if pair is None and mapping.answer_column is None:
+            raise RowFault(
+                mapping.chosen_column,
+                "no_pair",
+                f"columns {mapping.chosen_column!r} and {mapping.rejected_column!r} have no value, and there is no "
+                f"answer column; the row has {', '.join(map(repr, row)) or 'none'}",
+            )
     split = mapping.default_split
     if mapping.split_column is not None and row.get(mapping.split_column) is not None:
         split = _text(row, mapping.split_column)
@@ -271,7 +297,7 @@ def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRo
             raise RowFault(
                 mapping.split_column,
                 "split_too_long",
-                f"a split's name has at most {MAX_SPLIT_NAME} characters: {_sample(split)}",
+                f"a split's name has at most {MAX_SPLIT_NAME} characters: {sample(split)}",
             )
     source = ""
     if mapping.source_column is not None and row.get(mapping.source_column) is not None:
@@ -281,18 +307,41 @@ def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRo
                 mapping.source_column,
                 "source_name",
                 "a source is named by 1 to 60 letters, digits and . _ - /, and begins with a letter or digit: "
-                + _sample(source),
+                + sample(source),
             )
+    return CanonicalRow(
+        row=number,
+        split=split,
+        messages=messages,
+        answer=answer,
+        completion=completion,
+        chosen=pair[0] if pair is not None else msgspec.UNSET,
+        rejected=pair[1] if pair is not None else msgspec.UNSET,
+        source=source,
+    )
+
+
+def _messages(row: dict[str, Any], mapping: Mapping) -> list[dict[str, str]]:
+    """The prompt: a text in its template, or a conversation as it is."""
+    prompt = row.get(mapping.prompt_column)
+    if isinstance(prompt, list):
+        if mapping.template != "{prompt}":
+            raise RowFault(
+                mapping.prompt_column,
+                "wrong_type",
+                f"column {mapping.prompt_column!r} holds messages, which no template can render; leave the template "
+                f"{sample(mapping.template)} out",
+            )
+        return read_prompt(prompt, mapping.prompt_column, system=mapping.system)
+    text = _text(row, mapping.prompt_column, numbers=True)
     values = {
-        name: prompt if name == "prompt" else _text(row, name, numbers=True)
+        name: text if name == "prompt" else _text(row, name, numbers=True)
         for name in template_names(mapping.template)
     }
     messages = [{"role": "user", "content": mapping.template.format_map(values)}]
     if mapping.system:
         messages.insert(0, {"role": "system", "content": mapping.system})
-    return CanonicalRow(
-        row=number, split=split, messages=messages, answer=answer, completion=completion, source=source
-    )
+    return messages
 
 
 def _text(row: dict[str, Any], column: str, *, numbers: bool = False) -> str:
@@ -309,26 +358,7 @@ def _text(row: dict[str, Any], column: str, *, numbers: bool = False) -> str:
                 column, "not_finite", f"column {column!r} holds a number that is too large for JSON"
             )
         value = json.dumps(value)
-    if not isinstance(value, str):
-        wanted = "text or a number" if numbers else "text"
-        raise RowFault(column, "wrong_type", f"column {column!r} must be {wanted}; found {_sample(value)}")
-    if not value.strip():
-        raise RowFault(column, "empty", f"column {column!r} is empty")
-    if "\x00" in value:
-        raise RowFault(column, "nul_character", f"column {column!r} holds a NUL character: {_sample(value)}")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError as error:
-        raise RowFault(
-            column, "lone_surrogate", f"column {column!r} holds half a character at {error.start}"
-        ) from error
-    if size > MAX_CELL_BYTES:
-        raise RowFault(
-            column,
-            "cell_too_large",
-            f"column {column!r} has {size} bytes, at most {MAX_CELL_BYTES}: {_sample(value)}",
-        )
-    return value
+    return check_text(value, column, f"column {column!r}", wanted="text or a number" if numbers else "text")
 
 
 class _NotJson(Exception):
@@ -337,9 +367,3 @@ class _NotJson(Exception):
 
 def _refuse_constant(name: str) -> None:
     raise _NotJson(f"{name} is not JSON")
-
-
-def _sample(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = text.strip()
-    return repr(text if len(text) <= SAMPLE_CHARACTERS else text[:SAMPLE_CHARACTERS] + "…")

@@ -95,7 +95,8 @@ def create_version_of(
         version = DatasetVersion.objects.create(
             dataset=dataset, number=newest + 1, sha256=validation.canonical_sha256,
             bytes=result["canonical_bytes"], rows=sum(result["splits"].values()), splits=result["splits"],
-            with_completion=result["with_completion"], sources=result["sources"], offsets=result["offsets"],
+            with_completion=result["with_completion"], with_pair=result.get("with_pair", {}),
+            sources=result["sources"], offsets=result["offsets"],
             mapping=rows.Mapping(**(validation.mapping or {})).as_json(), created_by=caller.user,
         )  # fmt: skip
     return version, True

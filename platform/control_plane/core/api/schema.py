@@ -28,7 +28,7 @@ from oolong.contracts.user_code import SourceKind
 RUN_STATUSES = [str(status) for status in RunStatus]
 ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
 GOALS = ["max", "min"]
-RUN_KINDS = ["rl", "sft", "eval", "reward_test", "playground"]
+RUN_KINDS = ["rl", "sft", "dpo", "eval", "reward_test", "playground"]
 CHECKPOINT_KINDS = ["training", "weights"]
 CHECKPOINT_CONTENTS = ["model", "adapter"]
 MODEL_KINDS = ["base_model", "checkpoint"]

@@ -246,6 +246,8 @@ class DatasetRow(ApiModel):
     messages: list[Message]
     answer: str
     completion: str | None = None
+    chosen: list[Message] | None = None
+    rejected: list[Message] | None = None
     split: str
     source: str
     row: int
@@ -314,6 +316,7 @@ class DatasetVersion(ApiModel):
     rows: int
     splits: dict[str, int]
     with_completion: dict[str, int]
+    with_pair: dict[str, int]
     sources: dict[str, dict[str, int]]
     mapping: Mapping
     derived: dict[str, Any] | None = None
@@ -578,8 +581,10 @@ class MaintenanceWindow(ApiModel):
 
 class Mapping(ApiModel):
     prompt_column: str
-    answer_column: str
+    answer_column: str | None = None
     completion_column: str | None = None
+    chosen_column: str | None = None
+    rejected_column: str | None = None
     split_column: str | None = None
     source_column: str | None = None
     default_split: str = "train"
@@ -885,6 +890,8 @@ class RenderedRow(ApiModel):
     messages: list[Message]
     answer: str
     completion: str | None = None
+    chosen: list[Message] | None = None
+    rejected: list[Message] | None = None
     split: str
     source: str
 
@@ -1015,6 +1022,7 @@ class RunSpecPatch(ApiModel):
     checkpoint: RunSpecPatchCheckpointSection | None = None
     evaluation: RunSpecPatchEvaluationSection | None = None
     sft: RunSpecPatchSftSection | None = None
+    dpo: RunSpecPatchDpoSection | None = None
     reward_test: RunSpecPatchRewardTestSection | None = None
     playground: RunSpecPatchPlaygroundSection | None = None
     budget: RunSpecPatchBudgetSection | None = None
@@ -1075,6 +1083,23 @@ class RunSpecPatchDatasetSection(ApiModel):
     version: str | None = None
     split: str | None = None
     weights: dict[str, float] | None = None
+
+
+class RunSpecPatchDpoSection(ApiModel):
+    steps: int | None = None
+    batch_size: int | None = None
+    beta: float | None = None
+    label_smoothing: float | None = None
+    length_normalized: bool | None = None
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    final_learning_rate_fraction: float | None = None
+    adam_betas: list[Any] | None = None
+    weight_decay: float | None = None
+    max_grad_norm: float | None = None
+    validation_split: str | None = None
+    validation_rows: int | None = None
+    validate_every_steps: int | None = None
 
 
 class RunSpecPatchEvaluationSection(ApiModel):

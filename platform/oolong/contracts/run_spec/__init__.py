@@ -27,6 +27,7 @@ from oolong.contracts.run_spec.inputs import (
 from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
+from oolong.contracts.run_spec.preference import DpoSection
 from oolong.contracts.run_spec.reward_options import REWARD_OPTIONS, option_faults
 from oolong.contracts.run_spec.reward_test import RewardTestSection
 from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
@@ -48,6 +49,7 @@ __all__ = [
     "CheckpointSection",
     "CriticSection",
     "DatasetSection",
+    "DpoSection",
     "EvaluationSection",
     "Facts",
     "FilterSection",

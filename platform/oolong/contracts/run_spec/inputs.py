@@ -36,7 +36,7 @@ class ModelSection(Section):
     base_model: str | None = Field(None, description="id or name of a registered base model")
     checkpoint: str | None = Field(None, description="a stored checkpoint: its id, an alias, or run@step")
     lora: LoraSection | None = Field(
-        None, description="train adapters instead of all weights; kind: rl and kind: sft"
+        None, description="train adapters instead of all weights; kinds rl, sft and dpo"
     )
 
     @model_validator(mode="after")

@@ -50,7 +50,7 @@ class LintFinding(BaseModel):
 class Rule:
     code: str
     severity: Severity
-    kind: Literal["rl", "sft", "any"]
+    kind: Literal["rl", "sft", "dpo", "any"]
     pointer: str
     check: Callable[[RunSpec, Facts], str | None]
     advice: str
@@ -413,6 +413,28 @@ def _stops_below_required(spec: RunSpec, facts: Facts) -> str | None:
     return f"it stops at accuracy {stop:g} and then fails for being below {required:g}"
 
 
+# --- dpo
+
+
+def _dpo_many_epochs(spec: RunSpec, facts: Facts) -> str | None:
+    if not facts.train_rows:
+        return None
+    epochs = spec.dpo.steps * spec.dpo.batch_size / facts.train_rows
+    return f"every pair is trained on {epochs:.0f} times ({facts.train_rows} pairs)" if epochs > 5 else None
+
+
+def _dpo_learning_rate_high(spec: RunSpec, facts: Facts) -> str | None:
+    rate, highest = spec.dpo.learning_rate, 5e-6 if spec.model.lora is None else 1e-4
+    if facts.parameters is None or facts.parameters < 100_000_000 or rate <= highest:
+        return None
+    return f"learning_rate={rate:g} for a model of {facts.parameters / 1e9:.2g} billion parameters"
+
+
+def _dpo_checkpoint_only_at_end(spec: RunSpec, facts: Facts) -> str | None:
+    every, steps = spec.checkpoint.every_steps, spec.dpo.steps
+    return f"every_steps={every} of {steps}: what is lost is lost from the start" if every >= steps else None
+
+
 def _longest(spec: RunSpec) -> int:
     return spec.rollout.max_prompt_tokens + spec.rollout.max_new_tokens
 
@@ -465,5 +487,8 @@ RULES: tuple[Rule, ...] = (
     Rule("no_such_device", "warning", "any", "/placement/device", _no_such_device, "Take another pool, or add a node that has such slots; until then it waits."),
     Rule("no_such_gpu", "warning", "any", "/placement/min_gpu_memory_gib", _no_such_gpu, "Lower it, take another pool, or add a node with larger GPUs; until then it waits."),
     Rule("over_team_limit", "warning", "any", "/rollout/engines", _over_team_limit, "Fewer engines or ranks, or ask for a higher limit; until then it waits."),
+    Rule("dpo_many_epochs", "warning", "dpo", "/dpo/steps", _dpo_many_epochs, "Fewer steps or more pairs; watch dpo/validation_loss for overfitting."),
+    Rule("dpo_learning_rate_high", "warning", "dpo", "/dpo/learning_rate", _dpo_learning_rate_high, "Published recipes for models of this size use 1e-7 to 1e-6, with model.lora ten times as much."),
+    Rule("dpo_checkpoint_only_at_end", "warning", "dpo", "/checkpoint/every_steps", _dpo_checkpoint_only_at_end, "Lower it to what you can bear to lose."),
     Rule("validation_never", "warning", "sft", "/sft/validate_from_step", _validation_never, "Lower it, or turn the validation off with validation_split: null."),
 )  # fmt: skip

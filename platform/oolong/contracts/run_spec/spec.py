@@ -12,6 +12,7 @@ from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
+from oolong.contracts.run_spec.preference import DpoSection
 from oolong.contracts.run_spec.reward_test import RewardTestSection
 from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
 from oolong.contracts.run_spec.secrets import MOST_SECRETS, SecretSection
@@ -23,11 +24,15 @@ from oolong.contracts.run_spec.training import (
     WeightSyncSection,
 )
 
+TRAINER_ONLY_KINDS = ("sft", "dpo")  # no engines, controller and reward service
+TRAINING_KINDS = ("rl", *TRAINER_ONLY_KINDS)
+
 
 class RunSpec(Section):
-    kind: Literal["rl", "sft", "eval", "reward_test", "playground"] = Field(
+    kind: Literal["rl", "sft", "dpo", "eval", "reward_test", "playground"] = Field(
         "rl",
-        description="rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. "
+        description="rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of "
+        "completions; eval: score the model on dataset.split. "
         "reward_test and playground are made by endpoints of their own",
     )
     name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
@@ -43,6 +48,7 @@ class RunSpec(Section):
     checkpoint: CheckpointSection = CheckpointSection()
     evaluation: EvaluationSection | None = None
     sft: SftSection = SftSection()
+    dpo: DpoSection = DpoSection()
     reward_test: RewardTestSection | None = None
     playground: PlaygroundSection | None = None
     budget: BudgetSection = BudgetSection()
@@ -177,6 +183,17 @@ class RunSpec(Section):
         return self
 
     @model_validator(mode="after")
+    def _dpo_generates_nothing_to_score(self) -> Self:
+        if self.kind == "dpo" and self.evaluation is not None:
+            raise refuse(
+                "option_of_rl",
+                "kind: dpo generates no completions that could be scored; leave the section out, set "
+                "dpo.validation_split, and score the checkpoint with a run of kind: eval",
+                "evaluation",
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
     def _an_eval_run_scores_its_dataset(self) -> Self:
         if self.kind != "eval":
             return self
@@ -278,11 +295,29 @@ class RunSpec(Section):
         """A reward service is needed."""
         if self.kind == "playground":
             return self.playground is not None and self.playground.scores
-        return self.kind != "sft"
+        return self.kind not in TRAINER_ONLY_KINDS
 
     @property
     def trains(self) -> bool:
-        return self.kind in ("rl", "sft")
+        return self.kind in TRAINING_KINDS
+
+    @property
+    def only_trains(self) -> bool:
+        """Its only jobs are trainers: it generates nothing."""
+        return self.kind in TRAINER_ONLY_KINDS
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Train steps of the whole run; 0 where nothing is trained."""
+        match self.kind:
+            case "rl":
+                return self.trainer.total_train_steps
+            case "sft":
+                return self.sft.steps
+            case "dpo":
+                return self.dpo.steps
+            case _:
+                return 0
 
     @property
     def engines_needed(self) -> int:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from control_plane.assets.datasets import rows
+from control_plane.assets.datasets import cells, rows
 from control_plane.assets.models import DatasetVersion
 from control_plane.assets.storage import store
 from oolong.contracts.attempt import CanonicalRow
@@ -67,10 +67,10 @@ GOOD = {"q": "1+1", "a": "2"}
             "the key 'x' is there 2 times",
         ),
         (
-            {"q": "x" * (rows.MAX_CELL_BYTES + 1), "a": "2"},
+            {"q": "x" * (cells.MAX_CELL_BYTES + 1), "a": "2"},
             "/rows/1/q",
             "cell_too_large",
-            str(rows.MAX_CELL_BYTES),
+            str(cells.MAX_CELL_BYTES),
         ),
         (b"[" * 100_000, "/rows/1", "not_json", "recursion"),
     ],

@@ -88,6 +88,9 @@ def test_misspelt_options_are_refused_at_submission_with_all_other_faults(alice:
         ({"reward": {"name": "exact_match", "options": {"source": "def f(): ..."}}}, "/reward/name",
          "not_supported_yet", "function upload"),
         ({"kind": "sft", "sft": {"validation_split": None}}, "/dataset/version", "no_completions", "64 of 64 rows"),
+        ({"kind": "dpo"}, "/dataset/split", "no_pairs", "64 of 64 rows of sums@1 split 'train' have no pair"),
+        ({"kind": "dpo", "dpo": {"validation_split": "train"}}, "/dpo/validation_split", "trained_on", "held-out"),
+        ({"kind": "dpo", "dpo": {"validation_split": "dev"}}, "/dpo/validation_split", "unknown_split", "eval, train"),
         ({"placement": {"pool": "lake"}}, "/placement/pool", "unknown_pool", "use one of the team's pools: default"),
         ({"kind": "sft"}, "/sft/validation_split", "unknown_split", "validation"),
     ],
@@ -98,6 +101,22 @@ def test_what_is_named_must_be_there_and_big_enough(
     found_code, message = faults(alice, **changes)[pointer]
     assert found_code == code
     assert says in message
+
+
+def test_a_dataset_of_pairs_is_for_dpo(alice: Any) -> None:
+    rows = [
+        {"q": f"{n}+1", "good": f"{n + 1}", "bad": "?", "split": "train" if n < 32 else "eval"}
+        for n in range(48)
+    ]
+    mapping = {"prompt_column": "q", "answer_column": None, "chosen_column": "good", "rejected_column": "bad"}
+    assert alice.dataset("pairs", rows, **mapping).status_code == 201
+    dataset = {"version": "pairs@1", "split": "train"}
+    assert faults(alice, dataset=dataset)["/dataset/version"][0] == "no_answers"
+    dpo = {"validation_split": "eval", "validation_rows": 16}
+    run = alice.run(kind="dpo", dataset=dataset, dpo=dpo)
+    assert (run["kind"], run["total_train_steps"], run["slots_needed"]) == ("dpo", 60, 1)
+    planned = alice.post("/runs/plan", {"spec": alice.spec(kind="dpo", dataset=dataset, dpo=dpo)}).json()
+    assert [job["name"] for job in planned["plan"]["jobs"]] == ["trainer"]
 
 
 def test_a_refused_spec_stores_nothing(alice: Any) -> None:
@@ -140,13 +159,13 @@ def test_a_dataset_is_named_by_id_number_latest_or_bare(alice: Any) -> None:
 def test_presets_come_in_their_order_each_with_its_paper(alice: Any) -> None:
     found = alice.get("/presets").json()["data"]
     names = [preset["name"] for preset in found]
-    assert names[:3] == ["letter-sum-sft", "letter-sum-rl", "areal-paper"] and names[-1] == "sft"
+    assert names[:3] == ["letter-sum-sft", "letter-sum-rl", "areal-paper"] and names[-2:] == ["sft", "dpo"]
     assert {"grpo", "dr-grpo", "rloo", "reinforce-plus-plus", "ppo", "dapo", "gspo", "cispo"} <= set(names)
     for preset in found:
         assert (
             set(preset) == {"name", "title", "description", "paper", "spec", "fault"} and not preset["fault"]
         )
-        of_a_paper = preset["spec"]["kind"] == "rl" and preset["name"] != "letter-sum-rl"
+        of_a_paper = preset["spec"]["kind"] in ("rl", "dpo") and preset["name"] != "letter-sum-rl"
         assert preset["paper"].startswith("https://arxiv.org/abs/") == of_a_paper
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainers.sft.examples import Example
+from trainers.examples import Example
 from trainers.sft.train_loop import distribute_examples
 
 

@@ -37,6 +37,7 @@ from control_plane.assets.background.dataset_ingest.job import (
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
 from control_plane.assets.background.dataset_ingest.survey import ColumnProfiler
 from control_plane.assets.datasets import rows
+from control_plane.assets.datasets.cells import RowFault
 from control_plane.core.api.field_error import FieldError
 from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxUnsupported, Status, probe_sandbox
 from oolong.sandbox.runtime_files import shared_packages
@@ -136,6 +137,7 @@ def _parse(job: ParseJob, folder: Path, progress: ProgressFile) -> ParseResult:
         errors=[error.as_json() for error in written.errors[:ERRORS_SHOWN]],
         splits=dict(written.splits),
         with_completion=dict(written.with_completion),
+        with_pair=dict(written.with_pair),
         sources=written.sources.as_json(),
         offsets=written.offsets,
         delimiter=counts["delimiter"],
@@ -290,7 +292,7 @@ def _look(decoded: Iterator[rows.DecodedRow], survey: ColumnProfiler, named: Pla
             if row.fault is not None:
                 raise row.fault
             survey.see_raw(rows.read_row(row.data))
-        except rows.RowFault as fault:
+        except RowFault as fault:
             written.errors.append(rows.fault_of_row(fault, number, named(number, row.place)))
             if len(written.errors) >= ERRORS_SHOWN:
                 break

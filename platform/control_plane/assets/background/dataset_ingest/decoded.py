@@ -7,7 +7,8 @@ from typing import IO
 
 import msgspec
 
-from control_plane.assets.datasets.rows import DecodedRow, RowFault
+from control_plane.assets.datasets.cells import RowFault
+from control_plane.assets.datasets.rows import DecodedRow
 
 
 class _Fault(msgspec.Struct, frozen=True):

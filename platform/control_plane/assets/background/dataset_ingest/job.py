@@ -49,6 +49,7 @@ class ParseResult(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[dict[str, str]] = []  # the first of them
     splits: dict[str, int] = {}
     with_completion: dict[str, int] = {}
+    with_pair: dict[str, int] = {}
     sources: dict[str, dict[str, int]] = {}  # rows by split and source
     offsets: list[int] = []
     delimiter: str = ""  # of CSV: what stands between cells

@@ -26,14 +26,17 @@ class ColumnProfiler:
         self.rows = 0
         self.sample: list[dict[str, Any]] = []
         self.rendered: list[dict[str, Any]] = []
-        self.duplicates = 0  # rows whose prompt and answer an earlier row had
-        self.conflicts = 0  # rows whose prompt an earlier row had, with another answer
+        self.duplicates = 0  # rows whose prompt and answer, or prompt and pair, an earlier row had
+        self.conflicts = (
+            0  # rows whose prompt an earlier row had with another answer, or with the pair reversed
+        )
         self.first_conflicts: list[tuple[int, int]] = []  # the first of them: row, and the earlier row
         self.leaks: Counter[str] = Counter()
         self._types: dict[str, set[str]] = {}
         self._present: Counter[str] = Counter()
         self._first: dict[bytes, int] = {}  # of each prompt: where the three below have its first row
         self._first_row, self._first_split, self._first_answer = array("q"), array("q"), array("q")
+        self._pairs: dict[bytes, int] = {}  # the first row of each prompt with its pair
         self._splits: dict[str, int] = {}
         self._characters = [0, 0, 0]  # smallest, sum, largest prompt
 
@@ -58,6 +61,8 @@ class ColumnProfiler:
                         "messages": row.messages,
                         "answer": row.answer,
                         "completion": row.completion,
+                        "chosen": None if row.chosen is msgspec.UNSET else row.chosen,
+                        "rejected": None if row.rejected is msgspec.UNSET else row.rejected,
                         "split": row.split,
                         "source": row.source,
                     }
@@ -67,6 +72,7 @@ class ColumnProfiler:
         smallest, total, largest = self._characters
         self._characters = [min(smallest or size, size), total + size, max(largest, size)]
         self._compare(row)
+        self._compare_pair(row)
 
     def _compare(self, row: CanonicalRow) -> None:
         """With the first row that has the same prompt."""
@@ -78,14 +84,33 @@ class ColumnProfiler:
             self._first_split.append(split)
             self._first_answer.append(answer)
             return
+        if self._first_split[first] != split:
+            self.leaks[f"{row.split} in {list(self._splits)[self._first_split[first]]}"] += 1
+        if row.chosen is not msgspec.UNSET:
+            return  # several pairs may have one prompt
         if self._first_answer[first] == answer:
             self.duplicates += 1
         else:
-            self.conflicts += 1
-            if len(self.first_conflicts) < CONFLICTS_SHOWN:
-                self.first_conflicts.append((row.row, self._first_row[first]))
-        if self._first_split[first] != split:
-            self.leaks[f"{row.split} in {list(self._splits)[self._first_split[first]]}"] += 1
+            self._add_conflict(row.row, self._first_row[first])
+
+    def _compare_pair(self, row: CanonicalRow) -> None:
+        """With the first row that has the same prompt and pair: the same way round, or the other."""
+        if row.chosen is msgspec.UNSET:
+            return
+        known, reverse = (
+            _hash(msgspec.json.encode((row.messages, *pair)))
+            for pair in ((row.chosen, row.rejected), (row.rejected, row.chosen))
+        )
+        if known in self._pairs:
+            self.duplicates += 1
+        elif reverse in self._pairs:
+            self._add_conflict(row.row, self._pairs[reverse])
+        self._pairs.setdefault(known, row.row)
+
+    def _add_conflict(self, row: int, earlier: int) -> None:
+        self.conflicts += 1
+        if len(self.first_conflicts) < CONFLICTS_SHOWN:
+            self.first_conflicts.append((row, earlier))
 
     def columns(self) -> list[dict[str, Any]]:
         return [

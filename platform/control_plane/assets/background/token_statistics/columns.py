@@ -19,7 +19,7 @@ import msgspec
 from control_plane.assets.background.token_statistics.job import ColumnStatistics, FrequentValue, lengths_of
 from control_plane.assets.background.token_statistics.lengths import hashed, rounded
 
-COLUMNS = ("messages", "answer", "completion", "split", "source")
+COLUMNS = ("messages", "answer", "completion", "chosen", "rejected", "split", "source")
 KEPT_HASHES = 4096
 KEPT_VALUES = 1024
 SHOWN_VALUES = 10

@@ -30,15 +30,16 @@ def measure(source: BinaryIO) -> dict[str, Any]:
     duplicates = conflicts = without = 0
     for line in source:
         row = json.loads(line)
-        texts = {"prompts": [message["content"] for message in row["messages"]]}
-        if row["completion"] is None:
-            without += 1
-        else:
-            texts["completions"] = [row["completion"]]
-        prompt, answer = hashed(json.dumps(row["messages"])), hashed(row["answer"])
+        pair = [row[side] for side in ("chosen", "rejected") if side in row]
+        texts = [("prompts", _contents(row["messages"])), *(("completions", _contents(one)) for one in pair)]
+        if row["completion"] is not None:
+            texts.append(("completions", [row["completion"]]))
+        without += row["completion"] is None and not pair
+        # Several pairs may have one prompt.
+        prompt, answer = hashed(json.dumps([row["messages"], *pair])), hashed(row["answer"])
         duplicates += answers.get(prompt) == answer
         conflicts += answers.setdefault(prompt, answer) != answer
-        for kind, parts in texts.items():
+        for kind, parts in texts:
             length = sum(len(tokenizer.encode(part, add_special_tokens=False).ids) for part in parts)
             known = counts[kind].setdefault(row["split"], {})
             known[rounded(length)] = known.get(rounded(length), 0) + 1
@@ -52,6 +53,10 @@ def measure(source: BinaryIO) -> dict[str, Any]:
             for kind, splits in counts.items()
         },
     }  # fmt: skip
+
+
+def _contents(messages: list[dict[str, str]]) -> list[str]:
+    return [message["content"] for message in messages]
 
 
 def hashed(text: str) -> bytes:

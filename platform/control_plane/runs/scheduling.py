@@ -16,7 +16,7 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node, Pool, Reservation
 from control_plane.fleet.scheduler import plan
-from control_plane.fleet.snapshot import Placement, Plan, Request, Snapshot
+from control_plane.fleet.snapshot import Placement, Plan, Request, Snapshot, Wait
 from control_plane.runs.attempt_certificate import create_certificate
 from control_plane.runs.budgets import exhausted
 from control_plane.runs.elastic_engines import (
@@ -80,13 +80,14 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
             with span("start run", oolong__run=placement.request, oolong__node=placement.node):
                 placed += _start_attempt(placement, now=now)
     for run_id, position in decisions.positions.items():
-        run, reason = queued[run_id], decisions.waiting[run_id].message[:400]
-        if run.pending_reason != reason or run.queue_position != position:
+        run, wait = queued[run_id], decisions.waiting[run_id]
+        known = (run.pending_reason, run.pending_code, run.queue_position)
+        if known != (wait.message[:400], wait.code, position):
             with transaction.atomic():
-                _record_pending(run_id, reason, position, now=now)
+                _record_pending(run_id, wait, position, now=now)
     for run_id, at in decisions.promises.items():
-        known = queued[run_id].promised_start_at
-        if known is None or at < known - PROMISE_STEP:
+        promised = queued[run_id].promised_start_at
+        if promised is None or at < promised - PROMISE_STEP:
             Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(promised_start_at=at)
     for reservation, slots in decisions.allocations.items():
         Reservation.objects.filter(pk=reservation).exclude(allocation=slots).update(allocation=slots)
@@ -193,13 +194,13 @@ def _without_slots_of(run: Run, snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _record_pending(run_id: str, reason: str, position: int, *, now: datetime) -> None:
-    run = lock_run(run_id)
+def _record_pending(run_id: str, wait: Wait, position: int, *, now: datetime) -> None:
+    run, reason = lock_run(run_id), wait.message[:400]
     if run.status != RunStatus.QUEUED:
         return
     is_new = run.pending_reason != reason
-    run.pending_reason, run.queue_position = reason, position
-    run.save(update_fields=["pending_reason", "queue_position"])
+    run.pending_reason, run.pending_code, run.queue_position = reason, wait.code, position
+    run.save(update_fields=["pending_reason", "pending_code", "queue_position"])
     if is_new:
         record_event(run, "waiting", reason, at=now)
         publish_run(run)

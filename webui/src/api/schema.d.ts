@@ -248,6 +248,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/leave": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Leave the pool
+         * @description The credential of the node ends. 409 `node_in_use` while a run needs the node.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["agent_leave"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/model-checks/{check_id}/begin": {
         parameters: {
             query?: never;
@@ -4583,6 +4605,16 @@ export interface components {
             peer_address: string;
             /** @default  */
             peer_network: string;
+            /** @default manual */
+            provider: components["schemas"]["AgentProvider"];
+            /** @default  */
+            provider_job: string;
+            /** @default  */
+            partition: string;
+            /** @default  */
+            account: string;
+            /** @default null */
+            ends_at: number | null;
         };
         /**
          * JobIsolation
@@ -4646,6 +4678,12 @@ export interface components {
             certificate: string;
             private_key: string;
         };
+        /**
+         * Provider
+         * @description What has started the agent of a node.
+         * @enum {unknown}
+         */
+        AgentProvider: "kubernetes" | "local" | "manual" | "slurm";
         /**
          * RuntimeOverrides
          * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
@@ -5101,7 +5139,7 @@ export interface components {
             checkpoint?: string;
         };
         /** @enum {string} */
-        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "budget" | "delayed";
+        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "reserved" | "maintenance" | "budget" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -6334,6 +6372,19 @@ export interface components {
             job_isolation_reason: string;
             /** @description engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one */
             peer_network: string;
+            /** @description what has started the agent */
+            provider: components["schemas"]["ProviderEnum"];
+            /** @description ID of the Slurm job, or name of the pod; else empty */
+            provider_job: string;
+            /** @description of the Slurm job; else empty */
+            partition: string;
+            /** @description of the Slurm job; else empty */
+            account: string;
+            /**
+             * Format: date-time
+             * @description when the provider ends the node, which is drained before; null: not known, or never
+             */
+            ends_at: string | null;
             /** @description number of slots */
             slots: number;
             /**
@@ -6746,6 +6797,8 @@ export interface components {
             has_more: boolean;
         };
         /** @enum {string} */
+        ProviderEnum: "manual" | "local" | "slurm" | "kubernetes";
+        /** @enum {string} */
         PurposeEnum: "dataset" | "model";
         QuarantineRequest: {
             /** @description shown on the node until it is released */
@@ -6757,6 +6810,10 @@ export interface components {
             name: string;
             priority: number;
             slots_needed: number;
+            /** @description cuda or cpu; empty: any */
+            device: string;
+            /** @description null when no plan has seen it yet, and for another team's run unless you manage the pool. never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; reserved: slots are free, and reserved for a team for a time; maintenance: slots are free, and their node is maintained or ends soon; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
+            code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             why: string;
             position: number;
             /** @description when it starts, as of the last 15 seconds */
@@ -8100,7 +8157,7 @@ export interface components {
         WaitExplanation: {
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
-            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; reserved: slots are free, and reserved for a team for a time; maintenance: slots are free, and their node is maintained or ends soon; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
             code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             /** @description why it waits; empty when it starts now */
             message: string;
@@ -9988,6 +10045,7 @@ export type AgentModelFile = components['schemas']['AgentModelFile'];
 export type AgentObservedJob = components['schemas']['AgentObservedJob'];
 export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
 export type AgentPeerListener = components['schemas']['AgentPeerListener'];
+export type AgentProvider = components['schemas']['AgentProvider'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
@@ -10212,6 +10270,7 @@ export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type ProjectQuota = components['schemas']['ProjectQuota'];
 export type ProjectQuotaChangeRequest = components['schemas']['ProjectQuotaChangeRequest'];
 export type ProjectQuotaPage = components['schemas']['ProjectQuotaPage'];
+export type ProviderEnum = components['schemas']['ProviderEnum'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QuarantineRequest = components['schemas']['QuarantineRequest'];
 export type QueueEntry = components['schemas']['QueueEntry'];
@@ -11281,6 +11340,45 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_leave: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -15358,8 +15456,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc"
+                     *       "sha256": "b6fd15d0d31920f61e190de4f656e955e96b97dc141b909c27e38747fcfe2267",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=b6fd15d0d31920f61e190de4f656e955e96b97dc141b909c27e38747fcfe2267"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -20849,6 +20947,8 @@ export interface operations {
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
+                     *           "device": "",
+                     *           "code": null,
                      *           "why": "not looked at yet",
                      *           "position": 1,
                      *           "start": {
@@ -20864,6 +20964,8 @@ export interface operations {
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
+                     *           "device": "",
+                     *           "code": null,
                      *           "why": "not looked at yet",
                      *           "position": 2,
                      *           "start": {
@@ -20953,6 +21055,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21030,6 +21137,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": "2026-01-01T12:00:00Z",
                      *       "maintenance_ends_at": null,
@@ -21108,6 +21220,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21177,6 +21294,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21245,6 +21367,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21313,6 +21440,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21381,24 +21513,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 4.911452,
+                     *           "unpriced_slot_seconds": 33.897948,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.455726,
+                     *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.455726
+                     *             "other": 29.897948
                      *           },
                      *           "outcomes": {
-                     *             "trained": 2.455726,
+                     *             "trained": 4,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 2.455726
+                     *             "unknown": 29.897948
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21430,24 +21562,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 4.911452,
+                     *         "unpriced_slot_seconds": 33.897948,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.455726,
+                     *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.455726
+                     *           "other": 29.897948
                      *         },
                      *         "outcomes": {
-                     *           "trained": 2.455726,
+                     *           "trained": 4,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 2.455726
+                     *           "unknown": 29.897948
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21585,7 +21717,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             4.941806
+                     *             34.020894
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

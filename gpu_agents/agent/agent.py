@@ -115,8 +115,8 @@ class Agent:
         self._acknowledged: set[str] = set()
 
     async def run(self) -> None:
-        """Run until cancelled; jobs keep running. If the node is revoked, terminate its jobs and raise NodeRevoked; when
-        it has left its pool, raise NodeLeft."""
+        """Run until cancelled; jobs keep running. If the node is revoked, terminate its jobs and raise NodeRevoked;
+        when it has left its pool, raise NodeLeft."""
         known = len(self._jobs.records())
         log.info("node %s of %s, %d jobs on record", self._node.node_id, self._settings.server, known)
         try:
@@ -138,7 +138,8 @@ class Agent:
         raise NodeLeft(self._left) if self._left else NodeRevoked(reason)
 
     async def _report_end(self) -> None:
-        """When the provider asks for the node, report it: the control plane drains the node. Nothing starts any more."""
+        """When the provider asks for the node, report that the node ends: the control plane drains it. No further job
+        starts."""
         await self._leave.wait()
         seconds = self._settings.allocation.kill_seconds
         log.warning("%s ends this node within %g s", self._settings.allocation.provider, seconds)

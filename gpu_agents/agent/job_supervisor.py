@@ -169,8 +169,8 @@ def _watch(leader: int, order: dict[str, Any]) -> tuple[int, str]:
             return code, cause
         if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) and not cause:
             cause = "stopped"
-            # Once: torchrun stops waiting for its ranks when it is signaled again and again. And only the first process:
-            # a worker still needs its engine while it shuts down.
+            # Once, because torchrun stops waiting for its ranks when it is signaled again and again. And only the
+            # first process: a worker still needs its engine while it shuts down.
             send_signal(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
         elif number == KILL:
             cause = cause or "killed"

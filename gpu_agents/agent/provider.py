@@ -30,6 +30,9 @@ class Allocation:
     kill_seconds: float = 0.0  # from the provider's SIGTERM until it kills all processes; 0: it does not say
 
 
+NO_ALLOCATION = Allocation()
+
+
 def detect(chosen: str, environment: Mapping[str, str] = os.environ) -> Allocation:
     """The allocation, of the provider that was chosen or, with `auto`, of the one in the environment. Raises ValueError
     when the environment lacks what the chosen one sets."""

@@ -494,7 +494,8 @@ class QueueEntrySerializer(ResponseSerializer):
     device = serializers.CharField(help_text="cuda or cpu; empty: any")
     code = serializers.ChoiceField(
         choices=list(WAIT_CODES), allow_null=True,
-        help_text=f"null when no plan has seen it yet, and for another team's run unless you manage the pool. {WAIT_CODES_HELP}",
+        help_text="null when no plan has seen it yet, and for another team's run unless you manage the pool. "
+        f"{WAIT_CODES_HELP}",
     )  # fmt: skip
     why = serializers.CharField()
     position = serializers.IntegerField()

@@ -22,7 +22,9 @@ app = typer.Typer(no_args_is_help=True, help="Nodes from a cluster that exists a
 
 LONGEST_WAIT = 300.0  # seconds between polls after Slurm has refused jobs
 # What the provider sets itself: with another name it would not find its jobs again.
-RESERVED = ("--job-name", "-J", "--array", "-a", "--output", "-o", "--wrap", "--nodes", "-N", "--ntasks", "-n", "--requeue")  # fmt: skip
+RESERVED = (
+    "--job-name", "-J", "--array", "-a", "--output", "-o", "--wrap", "--nodes", "-N", "--ntasks", "-n", "--requeue",
+)  # fmt: skip
 
 
 @app.command()
@@ -73,10 +75,10 @@ def slurm(
     once: Annotated[bool, typer.Option("--once", help="poll once, then exit")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what it would do, and do nothing")] = False,
 ) -> None:
-    """Submit GPU agents as Slurm jobs while runs of a pool wait for slots, and cancel those that nothing needs any more.
+    """Submit GPU agents as Slurm jobs while runs of a pool wait for slots; cancel pending ones that nothing needs.
 
-    Run it on a login node, as the user and with the account that the jobs are to have, and with a token of a pool admin
-    (scopes pool:read and pool:admin). Agents drain before their job's time limit, and end when they are idle.
+    Run it on a login node, as the user whose jobs they are to be, and with a token of a pool admin (scopes pool:read
+    and pool:admin). Agents drain before their job's time limit, and end when they are idle.
     """
     for argument in sbatch_arg or ():
         if argument.partition("=")[0] in RESERVED:

@@ -1,1 +1,1 @@
-"""`oolong pool provider slurm`: GPU agents as jobs of a Slurm cluster, submitted while the queue of a pool needs slots."""
+"""`oolong pool provider slurm`: GPU agents as jobs of a Slurm cluster, submitted while runs wait for slots."""

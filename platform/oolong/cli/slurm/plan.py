@@ -11,7 +11,9 @@ from oolong.cli.slurm.types import Limits, Plan, PoolNode, QueuedRun, Situation
 NEEDS_SLOTS = frozenset({"never_fits", "capacity", "behind", "reserved", "maintenance"})
 PENDING = "PENDING"
 # Slurm lists a job in these states for a while, but its processes are ending.
-ENDING = frozenset({"COMPLETING", "STAGE_OUT", "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"})  # fmt: skip
+ENDING = frozenset(
+    {"COMPLETING", "STAGE_OUT", "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"}
+)
 SETTLE = timedelta(seconds=15)  # until the queue is planned with the slots of a new node
 SILENCE = timedelta(seconds=20)  # a living agent reports more often
 

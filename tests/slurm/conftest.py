@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import inputs, model, new_stack, stack  # noqa: F401
+from tests.faults.conftest import new_stack, stack  # noqa: F401
 from tests.support.slurm import SlurmCluster, SlurmUnavailable, running_cluster
 
 

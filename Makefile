@@ -4,7 +4,7 @@ DEVICE ?= cpu
 export DEVICE
 
 .PHONY: help preflight setup demo up down ps clean login-link webui screenshots \
-	test test-unit test-database test-integration test-e2e test-faults test-sandbox test-sim test-api test-docs test-gpu audit bench lint format lock
+	test test-unit test-database test-integration test-e2e test-faults test-sandbox test-sim test-slurm test-api test-docs test-gpu audit bench lint format lock
 
 help:
 	@$(PYTHON) manage.py help
@@ -21,7 +21,7 @@ test-unit:
 test-integration:
 	@$(PYTHON) manage.py selftest --lanes integration,trainer-integration
 
-test-database test-e2e test-faults test-sandbox test-sim test-api test-docs:
+test-database test-e2e test-faults test-sandbox test-sim test-slurm test-api test-docs:
 	@$(PYTHON) manage.py selftest --lanes $(@:test-%=%)
 
 # With a GPU the node environment is the CUDA one; without, every test of the lane is a skip that says so.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import math
 import os
 import re
 import signal
@@ -12,14 +13,16 @@ import socket
 import sys
 from pathlib import Path, PurePosixPath
 
-from gpu_agents.agent.agent import Agent
+from gpu_agents.agent.agent import Agent, NodeLeft
 from gpu_agents.agent.api import ServerUnavailable
 from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import EnrollmentError, enroll
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.isolation.uids import FIRST, LAST
+from gpu_agents.agent.provider import detect
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_peer_address, check_server_url
 from gpu_agents.agent.terminate_jobs import AgentIsRunning, lock_data_directory, terminate_jobs
+from oolong.contracts.agent import Provider
 from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
 from oolong.system.backoff import Backoff
@@ -30,6 +33,7 @@ log = logging.getLogger("gpu_agents.agent")
 
 TERMINATE_GRACE_SECONDS = 10.0
 REVOKED_STATUS = 3  # also in node_init
+LEFT_STATUS = 4  # also in node_init
 MAX_SLOTS_PER_GPU = 8
 PEER_NETWORK = "default"
 
@@ -55,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"error: {revoked}. The node's jobs were terminated, and {data.node} was removed", file=sys.stderr
         )
         return REVOKED_STATUS
+    except NodeLeft as left:
+        print(f"the node has left its pool: {left}", file=sys.stderr)
+        return LEFT_STATUS
     except (AgentIsRunning, EnrollmentError, InventoryError, TracingUnavailable, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -67,10 +74,12 @@ def _log_to_stderr() -> None:
 
 
 async def _run(settings: AgentSettings) -> int:
-    serving_task = asyncio.create_task(_serve(settings))
+    leave = asyncio.Event()  # the provider ends the allocation
+    serving_task = asyncio.create_task(_serve(settings, leave))
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, serving_task.cancel)
+    loop.add_signal_handler(signal.SIGINT, serving_task.cancel)
+    provider_kills = settings.allocation.kill_seconds > 0
+    loop.add_signal_handler(signal.SIGTERM, leave.set if provider_kills else serving_task.cancel)
     try:
         await serving_task
     except asyncio.CancelledError:
@@ -78,9 +87,9 @@ async def _run(settings: AgentSettings) -> int:
     return 0
 
 
-async def _serve(settings: AgentSettings) -> None:
+async def _serve(settings: AgentSettings, leave: asyncio.Event) -> None:
     backoff = Backoff(initial=0.5, maximum=10.0)
-    while True:
+    while not leave.is_set():
         try:
             node = await enroll(settings)
             break
@@ -88,7 +97,9 @@ async def _serve(settings: AgentSettings) -> None:
             wait = backoff.failed(error.retry_after)
             log.warning("enrollment failed, retrying in %.1f s: %s", wait, error)
             await asyncio.sleep(wait)
-    await Agent(settings, node).run()
+    else:
+        return
+    await Agent(settings, node, leave=leave).run()
 
 
 def _terminate_jobs(data: DataDirectory, grace_seconds: float) -> int:
@@ -120,6 +131,8 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         job_paths=tuple(options.job_path),
         peer_address=check_peer_address(options.peer_address) if options.peer_address else "",
         peer_network=options.peer_network or PEER_NETWORK,
+        allocation=detect(options.provider),
+        idle_seconds=options.idle_minutes * 60 if options.idle_minutes is not None else None,
     )
 
 
@@ -133,6 +146,16 @@ def _peer_network(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,60}", text):
         raise argparse.ArgumentTypeError(f"{text!r}: at most 60 letters, digits, '.', '_' and '-'")
     return text
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return minutes
 
 
 def _uid_range(text: str) -> tuple[int, int]:
@@ -199,6 +222,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--peer-network", metavar="NAME", type=_peer_network,
         help=f"nodes of a pool with the same name here reach each other (default: {PEER_NETWORK})",
+    )  # fmt: skip
+
+    run.add_argument(
+        "--provider", choices=("auto", *Provider), default="auto",
+        help="what has started the agent: shown in the pool, and with slurm the node is drained before its Slurm job "
+        "ends or when it gets SIGTERM; auto: found in the environment (default)",
+    )  # fmt: skip
+    run.add_argument(
+        "--idle-minutes", type=_minutes, metavar="N",
+        help="leave the pool and exit after so many minutes without jobs (default: stay)",
     )  # fmt: skip
 
     end = commands.add_parser("terminate-jobs", help="terminate every job of this data directory")

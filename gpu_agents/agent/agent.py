@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_agents.agent.api import AgentApi
+from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.checkpoints import Uploader
 from gpu_agents.agent.heartbeat import HeartbeatLoop, NodeRevoked
 from gpu_agents.agent.imports import ModelImports
@@ -54,9 +54,16 @@ from oolong.contracts.lifecycle import JobKind, JobState
 
 log = logging.getLogger(__name__)
 
+LEAVE_SECONDS = 1.0  # between attempts to leave the pool
+
+
+class NodeLeft(Exception):
+    """The node has left its pool. The message says why."""
+
 
 class Agent:
-    """One node's agent. `commands` maps each kind of job to its command; tests start scripts instead."""
+    """One node's agent. `commands` maps each kind of job to its command; tests start scripts instead. `leave` is set
+    when the node's provider asks for the node."""
 
     def __init__(
         self,
@@ -65,8 +72,11 @@ class Agent:
         *,
         commands: Mapping[JobKind, Command] = COMMANDS,
         isolation: NodeIsolation | None = None,
+        leave: asyncio.Event | None = None,
     ) -> None:
         self._settings = settings
+        self._leave = leave or asyncio.Event()
+        self._left = ""  # why the node has left, or is about to leave, its pool
         self._node = node
         self._data = DataDirectory(settings.data_directory)
         self._api = AgentApi(settings.server, node.credential)
@@ -105,7 +115,8 @@ class Agent:
         self._acknowledged: set[str] = set()
 
     async def run(self) -> None:
-        """Run until cancelled; jobs keep running. If the node is revoked, terminate its jobs and raise NodeRevoked."""
+        """Run until cancelled; jobs keep running. If the node is revoked, terminate its jobs and raise NodeRevoked;
+        when it has left its pool, raise NodeLeft."""
         known = len(self._jobs.records())
         log.info("node %s of %s, %d jobs on record", self._node.node_id, self._settings.server, known)
         try:
@@ -114,17 +125,60 @@ class Agent:
                 tasks.create_task(self._shipper.run(), name="shipper")
                 tasks.create_task(self._uploader.run(), name="uploader")
                 tasks.create_task(self._relay.run(), name="relay")
-        except* NodeRevoked as revoked:
-            reason = str(revoked.exceptions[0])
+                tasks.create_task(self._report_end(), name="end")
+                tasks.create_task(self._leave_when_due(), name="leave")
+        except* (NodeRevoked, NodeLeft) as ended:
+            reason = str(ended.exceptions[0])
         finally:
             await self._preparer.close()
             await self._imports.close()
             await self._model_checks.close()
             await self._api.close()
-        self._leave_pool()
-        raise NodeRevoked(reason)
+        self._forget_pool()
+        raise NodeLeft(self._left) if self._left else NodeRevoked(reason)
 
-    def _leave_pool(self) -> None:
+    async def _report_end(self) -> None:
+        """When the provider asks for the node, report that the node ends: the control plane drains it. No further job
+        starts."""
+        await self._leave.wait()
+        seconds = self._settings.allocation.kill_seconds
+        log.warning("%s ends this node within %g s", self._settings.allocation.provider, seconds)
+        self._jobs.note_shutdown()
+        self._heartbeats.report_end(time.time() + seconds)
+
+    async def _leave_when_due(self) -> None:
+        """Leave the pool when the provider has asked for the node, or after the idle time: once nothing needs it."""
+        idle_since = time.monotonic()
+        while True:
+            await asyncio.sleep(LEAVE_SECONDS)
+            now = time.monotonic()
+            if self._is_busy():
+                idle_since = now
+            elif self._leave.is_set():
+                await self._try_to_leave(f"{self._settings.allocation.provider} ends it")
+            elif (limit := self._settings.idle_seconds) is not None and now - idle_since >= limit:
+                await self._try_to_leave(f"it had no jobs for {limit / 60:g} minutes")
+
+    async def _try_to_leave(self, why: str) -> None:
+        self._left = why  # first: a heartbeat may notice before this reply that the credential has ended
+        try:
+            await self._api.leave()
+        except (ApiError, ServerUnavailable) as error:
+            self._left = ""
+            log.info("the node cannot leave its pool yet: %s", error)
+        else:
+            raise NodeLeft(why)
+
+    def _is_busy(self) -> bool:
+        """Whether the node has jobs or files that the control plane waits for, or has not heard from it."""
+        transfers = (self._uploader, self._imports, self._model_checks)
+        return (
+            self._desired is None
+            or bool(self._desired or self._jobs.records())
+            or any(one.is_busy for one in transfers)
+        )
+
+    def _forget_pool(self) -> None:
         """Terminate the jobs and remove this node's identity, so that a new join token enrolls another node.
 
         The credential is removed last: if this is interrupted, the next agent is rejected again and repeats it.
@@ -212,6 +266,8 @@ class Agent:
             return []  # no desired state received yet
         state = NodeState(self._jobs.observe(), self._preparer.inputs, self._acknowledged)
         actions = reconcile(self._desired, state, now=time.time())
+        if self._leave.is_set():
+            actions = [action for action in actions if not isinstance(action, Prepare | Launch | Restart)]
         return [action for action in actions if not self._secrets.is_backing_off(action)]
 
     async def _execute(self, action: Action) -> None:

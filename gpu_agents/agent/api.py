@@ -97,6 +97,10 @@ class AgentApi:
             timeout=REQUEST_SECONDS + wait_seconds,
         )
 
+    async def leave(self) -> None:
+        """Leave the pool; the credential ends. Raises ApiError `node_in_use` while a run needs the node."""
+        await self._json("leave", {}, dict)
+
     async def job_secrets(self, job_id: str, request: SecretsRequest) -> dict[str, str]:
         """Variable -> value, for the incarnation that is about to start."""
         return (await self._json(f"jobs/{job_id}/secrets", request, SecretsReply)).variables

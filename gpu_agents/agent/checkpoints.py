@@ -121,6 +121,10 @@ class Uploader:
         """Whether uploads of this attempt need its files."""
         return any(upload.attempt_id == attempt_id and not upload.done for upload in self.uploads.values())
 
+    @property
+    def is_busy(self) -> bool:
+        return any(not upload.done for upload in self.uploads.values())
+
     def forget(self, attempt_id: str) -> None:
         """Remove the records of an attempt whose directory is removed."""
         for upload in [upload for upload in self.uploads.values() if upload.attempt_id == attempt_id]:

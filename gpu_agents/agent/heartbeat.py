@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -69,6 +70,13 @@ class HeartbeatLoop:
     def wake(self) -> None:
         """Check for local changes now."""
         self._woken.set()
+
+    def report_end(self, ends_at: float) -> None:
+        """Report now that the node's allocation ends then."""
+        allocation = dataclasses.replace(self._settings.allocation, ends_at=ends_at)
+        self._settings = dataclasses.replace(self._settings, allocation=allocation)
+        self._inventory, self._reported = None, None
+        self.wake()
 
     async def send(self, *, desired: list[DesiredAttempt], revision: int) -> HeartbeatReply | None:
         """Send one heartbeat: at once if the state changed, otherwise as a long poll.

@@ -61,6 +61,11 @@ def inventory_of(settings: AgentSettings, isolation: NodeIsolation | None = None
         settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version(),
         model_roots=settings.model_roots, slots_per_gpu=settings.slots_per_gpu,
     )  # fmt: skip
+    allocation = settings.allocation
+    inventory = msgspec.structs.replace(
+        inventory, provider=allocation.provider, provider_job=allocation.job, partition=allocation.partition,
+        account=allocation.account, ends_at=allocation.ends_at,
+    )  # fmt: skip
     if settings.peer_address:
         inventory = msgspec.structs.replace(
             inventory, peer_address=settings.peer_address, peer_network=settings.peer_network

@@ -47,6 +47,10 @@ class ModelImports:
         elif not imports and self._task is None and self._data.imports.exists():
             shutil.rmtree(self._data.imports)  # left by an import that ended elsewhere
 
+    @property
+    def is_busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()

@@ -144,6 +144,9 @@ def _start(order: dict[str, Any], secrets: dict[str, str], output: Output) -> in
         os.dup2(output.descriptor, 2)
         os.chdir(order["directory"])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+        if order["isolated"]:
+            # Slurm signals every process, and the job dies with its bubblewrap. `isolation.enter` restores the default.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.execve(command[0], command, environment)
     except OSError as error:
         os.write(2, f"cannot start {command[0]}: {error}\n".encode())
@@ -164,9 +167,10 @@ def _watch(leader: int, order: dict[str, Any]) -> tuple[int, str]:
         code = _reap(leader)
         if code is not None:
             return code, cause
-        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            cause = cause or "stopped"
-            # Only the first process: a worker still needs its engine while it shuts down.
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) and not cause:
+            cause = "stopped"
+            # Once, because torchrun stops waiting for its ranks when it is signaled again and again. And only the
+            # first process: a worker still needs its engine while it shuts down.
             send_signal(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
         elif number == KILL:
             cause = cause or "killed"

@@ -31,6 +31,10 @@ class ModelChecks:
         if checks and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(checks[0]), name=f"model check {checks[0]}")
 
+    @property
+    def is_busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()

@@ -79,6 +79,13 @@ class NodeJobs:
     def save(self, record: JobRecord) -> None:
         self._spool.save(record)
 
+    def note_shutdown(self) -> None:
+        """The jobs that run end because the node ends: no user stops them, and they have not failed."""
+        for record in self.records():
+            if not record.ended:
+                record.shut_down = True
+                self._spool.save(record)
+
     def remove(self, job_id: str) -> None:
         self._spool.remove(job_id)
 

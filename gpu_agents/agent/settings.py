@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpu_agents.agent.isolation.uids import FIRST, LAST
+from gpu_agents.agent.provider import NO_ALLOCATION, Allocation
 from oolong.public_address import is_loopback
 
 
@@ -31,6 +32,8 @@ class AgentSettings:
     job_paths: tuple[str, ...] = ()  # that isolated jobs may read besides the system, Oolong and their inputs
     peer_address: str = ""  # where other nodes reach this one's jobs; "": loopback only
     peer_network: str = "default"  # nodes of a pool with the same name reach each other
+    allocation: Allocation = NO_ALLOCATION  # of what has started the agent
+    idle_seconds: float | None = None  # without jobs, after which the node leaves its pool; None: it stays
     long_poll_seconds: float = 8.0  # of heartbeats
 
 

@@ -151,7 +151,7 @@ def agent_arguments(paths: Paths, configuration: StackConfiguration) -> list[str
         words += ["--slots", str(configuration.slots)]
     else:
         words += ["--slots-per-gpu", str(configuration.slots_per_gpu)]
-    return [*words, "--node-python", configuration.node_python]
+    return [*words, "--provider", "local", "--node-python", configuration.node_python]
 
 
 def join_token_file(paths: Paths) -> Path:

@@ -99,6 +99,8 @@ SUITES = (
     # All of `attacks` and the longer tests.
     Suite("sandbox", paths=("tests/sandbox",), runs_by_default=False),
     Suite("sim", paths=("tests/unit/rollout", "tests/sim"), runs_by_default=False),
+    # Fetches a Slurm from Debian's registry at first use, and skips where there is none.
+    Suite("slurm", paths=("tests/slurm",), runs_by_default=False),
     Suite("gpu", paths=("tests/gpu",), in_node_environment=True, runs_by_default=False),
 )
 

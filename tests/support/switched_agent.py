@@ -50,8 +50,10 @@ def commands() -> Mapping[JobKind, Command]:
 
 
 class SwitchedAgent(agent.Agent):
-    def __init__(self, settings: agent.AgentSettings, node: agent.Node) -> None:
-        super().__init__(settings, node, commands=commands())
+    def __init__(
+        self, settings: agent.AgentSettings, node: agent.Node, *, leave: asyncio.Event | None = None
+    ) -> None:
+        super().__init__(settings, node, commands=commands(), leave=leave)
 
 
 SWITCHES = json.loads(os.environ.get("OOLONG_SWITCHES", "{}"))

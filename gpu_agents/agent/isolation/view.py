@@ -39,6 +39,9 @@ class View:
     with_gpus: bool = False
 
 
+KEEP_USER = "-"  # also in enter
+
+
 def command(view: View, job: list[str]) -> list[str]:
     """Return the command that runs `job` in its view."""
     words = [str(view.bubblewrap), "--die-with-parent", "--unshare-pid", "--unshare-ipc"]
@@ -50,10 +53,9 @@ def command(view: View, job: list[str]) -> list[str]:
     words += ["--bind", str(view.temporary), "/tmp"]
     words += _paths(view)
     words += ["--remount-ro", "/"]
-    if view.uid is None:
-        return [*words, "--chdir", str(view.directory), "--", *job]
     # Root without capabilities may not access the job's directory, so `enter` changes to it as the job's user.
-    enter = [str(view.python), "-I", "-S", "-B", str(ENTER), str(view.uid), str(view.directory)]
+    user = KEEP_USER if view.uid is None else str(view.uid)
+    enter = [str(view.python), "-I", "-S", "-B", str(ENTER), user, str(view.directory)]
     return [*words, "--chdir", "/", "--", *enter, *job]
 
 

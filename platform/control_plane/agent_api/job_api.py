@@ -184,6 +184,17 @@ def _wait_for_change(node: Node, revision: int, seconds: float) -> None:
         time.sleep(POLL_SECONDS)
 
 
+class LeaveView(NodeView):
+    @extend_schema(operation_id="agent_leave", request=None, responses=OpenApiTypes.OBJECT)
+    def post(self, request: Request) -> Response:
+        """Leave the pool.
+
+        The credential of the node ends. 409 `node_in_use` while a run needs the node.
+        """
+        fleet.leave(node_of(request), now=clock.now())
+        return Response({})
+
+
 class ArtifactView(NodeView):
     @extend_schema(
         operation_id="agent_artifact",

@@ -5,6 +5,7 @@ from control_plane.agent_api import import_api, job_api, model_check_api, secret
 urlpatterns = [
     path("agent/enroll", job_api.EnrollView.as_view()),
     path("agent/heartbeat", job_api.HeartbeatView.as_view()),
+    path("agent/leave", job_api.LeaveView.as_view()),
     path("agent/artifacts/<str:sha256>", job_api.ArtifactView.as_view()),
     path("agent/attempts/<str:attempt_id>/checkpoints", job_api.CheckpointUploadsView.as_view()),
     path("agent/model-checks/<str:check_id>/begin", model_check_api.CheckBeginView.as_view()),

@@ -20,7 +20,7 @@ from control_plane.core.infra import clock
 from control_plane.fleet import quarantine, services
 from control_plane.fleet.access import managed_node
 from control_plane.fleet.models import Node, SchedulingState, Slot
-from oolong.contracts.agent import JobIsolation
+from oolong.contracts.agent import JobIsolation, Provider
 
 MAX_DEADLINE_SECONDS = 30 * 86_400  # of a drain
 
@@ -42,6 +42,16 @@ class NodeSerializer(ResponseSerializer):
     job_isolation_reason = serializers.CharField(help_text="why jobs are not isolated; empty when they are")
     peer_network = serializers.CharField(
         help_text="engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one"
+    )
+    provider = serializers.ChoiceField(
+        choices=[str(kind) for kind in Provider], help_text="what has started the agent"
+    )
+    provider_job = serializers.CharField(help_text="ID of the Slurm job, or name of the pod; else empty")
+    partition = serializers.CharField(help_text="of the Slurm job; else empty")
+    account = serializers.CharField(help_text="of the Slurm job; else empty")
+    ends_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="when the provider ends the node, which is drained before; null: not known, or never",
     )
     slots = serializers.IntegerField(help_text="number of slots")
     drain_deadline = serializers.DateTimeField(

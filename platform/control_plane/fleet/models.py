@@ -146,6 +146,11 @@ class Node(models.Model):
     peer_network = models.CharField(
         max_length=60, default="", db_default="", blank=True
     )  # nodes of a pool with the same one reach each other
+    provider = models.CharField(max_length=20, default="manual", db_default="manual")  # contracts.Provider
+    provider_job = models.CharField(max_length=120, default="", db_default="", blank=True)
+    partition = models.CharField(max_length=120, default="", db_default="", blank=True)
+    account = models.CharField(max_length=120, default="", db_default="", blank=True)
+    ends_at = models.DateTimeField(null=True)  # when the provider ends it (fleet.allocations)
     enrolled_at = models.DateTimeField(auto_now_add=True)
     last_seen_at = models.DateTimeField()
     desired_revision = models.BigIntegerField(

@@ -4,6 +4,8 @@ A reservation keeps slots for a team from its start to its end; a maintenance wi
 HORIZON before the start, other requests may use the slots only if they end before it by their p90, if they save
 checkpoints and more than BORROW_LEAD is left, or if they are playgrounds or reward tests, which leave within seconds.
 
+A node that its provider ends is reserved like one in maintenance (fleet.allocations), but with a lead of its own.
+
 RELEASE_LEAD before the start, the runs that are still on the slots of a reservation save a checkpoint and return to the
 queue. Nodes in maintenance are drained instead (fleet.maintenance).
 """
@@ -80,6 +82,11 @@ def _leaves_in_time(request: Request, reservation: Reservation, now: datetime) -
     left = reservation.starts_at - now
     if request.predicted_seconds is not None and request.predicted_seconds <= left.total_seconds():
         return True
+    if (
+        reservation.lead is not None
+    ):  # every node of the provider ends some day, so the unknown may start, too
+        movable = request.saves_checkpoints or request.preemptible or request.predicted_seconds is None
+        return movable and left >= reservation.lead
     if request.preemptible and not reservation.is_maintenance:
         return True
     return (request.saves_checkpoints or request.preemptible) and left >= BORROW_LEAD
@@ -333,6 +340,8 @@ def _ends_before(snapshot: Snapshot, holder: Holder, slot: str, reservation: Res
 def describe(reservation: Reservation, now: datetime) -> str:
     """ "held for team blue until 14:00 UTC"."""
     until = _clock(reservation.ends_at, now)
+    if reservation.lead is not None:
+        return f"drained from {_clock(reservation.starts_at, now)} on, because {reservation.title}"
     if reservation.is_maintenance:
         return f"in maintenance from {_clock(reservation.starts_at, now)} until {until} ({reservation.title})"
     if is_active(reservation, now):

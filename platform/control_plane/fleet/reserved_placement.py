@@ -158,7 +158,8 @@ class ReservedPlacement:
         return any(one.owns(request.team, request.project) for one in self._reservations)
 
     def _lends(self, reservation: Reservation) -> bool:
-        return not reservation.is_maintenance or reservation.starts_at - self.reserved.now >= BORROW_LEAD
+        lead = BORROW_LEAD if reservation.lead is None else reservation.lead
+        return not reservation.is_maintenance or reservation.starts_at - self.reserved.now >= lead
 
     def _blocked_by(self, request: Request, node: str, unused: Sequence[SlotSnapshot]) -> Wait:
         of_node = self.reserved.by_node[node]

@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce, Extract, Power
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
-from control_plane.fleet import maintenance, snapshot
+from control_plane.fleet import allocations, maintenance, snapshot
 from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
 from control_plane.fleet.models import (
     Lease,
@@ -28,7 +28,7 @@ from control_plane.fleet.models import (
     Reservation,
     Slot,
 )
-from control_plane.fleet.reservations import HORIZON
+from control_plane.fleet.reservations import BORROW_LEAD, HORIZON
 from control_plane.fleet.snapshot import NodeSnapshot, SlotSnapshot, TeamQuota
 
 FORGOTTEN_AFTER = 8  # half-lives
@@ -83,7 +83,19 @@ def reservations(pool: str, *, now: datetime) -> list[snapshot.Reservation]:
         found.append(
             snapshot.Reservation(window.pk, window.starts_at, window.ends_at, window.reason, nodes=nodes)
         )
-    return found
+    ending = Node.objects.filter(pool=pool, ends_at__gt=now, ends_at__lte=now + HORIZON)
+    return [*found, *(_end_of(node) for node in ending.order_by("pk"))]
+
+
+def _end_of(node: Node) -> snapshot.Reservation:
+    """What its provider ends is like a node in maintenance that does not return."""
+    starts_at = allocations.drain_starts_at(node)
+    assert starts_at is not None
+    title = f"its {node.provider} job {node.provider_job} ends"
+    lead = min(BORROW_LEAD, (starts_at - node.enrolled_at) / 2)
+    return snapshot.Reservation(
+        node.pk, starts_at, starts_at + 2 * HORIZON, title, nodes=(node.pk,), lead=lead
+    )
 
 
 def title_of(reservation: Reservation) -> str:

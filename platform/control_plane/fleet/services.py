@@ -6,7 +6,7 @@ import ipaddress
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 import msgspec
@@ -17,10 +17,10 @@ from django.db.models import F, Max, QuerySet
 from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.models import Project
 from control_plane.accounts.tokens.token_hashing import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
-from control_plane.core.api.errors import Problem, not_found
+from control_plane.core.api.errors import Problem, conflict, not_found
 from control_plane.core.infra.clock import rfc3339
 from control_plane.core.stream import event_stream
-from control_plane.fleet import pools
+from control_plane.fleet import allocations, pools
 from control_plane.fleet.liveness import Timeouts, classify, outage_grace
 from control_plane.fleet.models import (
     JoinToken,
@@ -115,6 +115,7 @@ def record_heartbeat(node: Node, inventory: Inventory, *, now: datetime) -> Hear
     before, node.liveness = Liveness(node.liveness), Liveness.READY
     node.last_seen_at = now
     occupied = _write_inventory(node, inventory)
+    allocations.drain_before_end(node, now=now)
     result = HeartbeatResult(rebooted=rebooted, liveness_before=before, newly_occupied=occupied)
     open_leases = _lock_leases(Lease.objects.filter(slot__node=node, released_at=None))
     if result.rebooted:
@@ -136,6 +137,9 @@ def _write_inventory(node: Node, inventory: Inventory) -> dict[str, str]:
     node.job_isolation = inventory.job_isolation.value
     node.job_isolation_reason = inventory.job_isolation_reason[:400]
     node.peer_address, node.peer_network = _valid_peer(inventory)
+    node.provider, node.provider_job = inventory.provider.value, inventory.provider_job
+    node.partition, node.account = inventory.partition, inventory.account
+    node.ends_at = None if inventory.ends_at is None else datetime.fromtimestamp(inventory.ends_at, UTC)
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
     free_of_others = {name for name, slot in known.items() if not slot.occupied_by}
@@ -313,14 +317,29 @@ def revoke(node: Node, *, now: datetime) -> Node:
     caller's concern (runs.pool_services)."""
     with transaction.atomic():
         node, pool = lock_managed(node)
-        pools.record_audit("node.revoke", pool, target=("node", node.pk, node.name))
-        node.pool, node.liveness = None, Liveness.LOST
-        node.desired_revision += 1  # ends a long-polling heartbeat
-        node.save(update_fields=["pool", "liveness", "desired_revision"])
-        _lock_leases(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
-        publish_access_change([node.pk])
-        pools.publish_pool_change()
+        _remove_from_pool(node, pool, "node.revoke", now=now)
     return node
+
+
+def leave(node: Node, *, now: datetime) -> None:
+    """The node leaves its pool, and its credential ends. 409 while a run needs it: then it stays."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node.pk)
+        if node.pool is None:
+            raise node_revoked_error(node)
+        if node.is_needed:
+            raise conflict("node_in_use", f"a run needs node {node.name!r} ({node.pk}): try again later")
+        _remove_from_pool(node, node.pool, "node.leave", now=now)
+
+
+def _remove_from_pool(node: Node, pool: Pool, action: str, *, now: datetime) -> None:
+    pools.record_audit(action, pool, target=("node", node.pk, node.name))
+    node.pool, node.liveness = None, Liveness.LOST
+    node.desired_revision += 1  # ends a long-polling heartbeat
+    node.save(update_fields=["pool", "liveness", "desired_revision"])
+    _lock_leases(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
+    publish_access_change([node.pk])
+    pools.publish_pool_change()
 
 
 def require_not_revoked(node: Node) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Literal
 
@@ -117,6 +117,8 @@ class Reservation:
     slots: int = 0  # on any nodes; 0: all slots of `nodes`
     nodes: tuple[str, ...] = ()
     device: str = ""  # of the slots; "": any
+    # Of a node that its provider ends: until so long before the start, runs that may take longer can start there too
+    lead: timedelta | None = None
     # Node → names of its slots that an earlier plan has chosen for `slots`
     allocation: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -182,7 +184,7 @@ class WaitCode(StrEnum):
     CAPACITY = "capacity"  # slots must become free
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
     RESERVED = "reserved"  # slots are free, but reserved for a team for a time
-    MAINTENANCE = "maintenance"  # slots are free, but their node is maintained soon
+    MAINTENANCE = "maintenance"  # slots are free, but their node is maintained or ends soon
     BUDGET = "budget"  # of the team or the project: it is used up
     DELAYED = "delayed"  # a retry that waits for its time
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from control_plane.core.infra.clock import rfc3339
-from control_plane.fleet import maintenance
+from control_plane.fleet import allocations, maintenance
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import may_use, projects_of, team_may_use
 from control_plane.fleet.models import Liveness, SchedulingState
@@ -33,6 +33,7 @@ UNRESPONSIVE = "UNRESPONSIVE"  # a condition: the run's node does not respond
 def reap_leases(*, now: datetime) -> None:
     """Update the liveness of all nodes, drain and quarantine nodes, and move runs that must not stay on their node."""
     maintenance.apply_windows(now=now)
+    allocations.drain_ending_nodes(now=now)
     for node in fleet.update_liveness(now=now):
         with transaction.atomic():
             payload = {"node": {"id": node.pk, "name": node.name}, "last_seen_at": rfc3339(node.last_seen_at)}

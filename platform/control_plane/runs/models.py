@@ -51,6 +51,9 @@ class Run(models.Model):
     fault = models.CharField(max_length=16, default="", blank=True)
     conditions = models.JSONField(default=list)  # shown next to the status (runs.status.CONDITIONS)
     pending_reason = models.CharField(max_length=400, default="", blank=True)
+    pending_code = models.CharField(
+        max_length=20, default="", db_default="", blank=True
+    )  # WaitCode of the reason
     queue_position = models.PositiveIntegerField(null=True)
     priority = models.PositiveIntegerField()
     slots_needed = models.PositiveIntegerField()

@@ -31,7 +31,7 @@ from control_plane.runs.termination import (
     stop_jobs,
     termination_fields,
 )
-from control_plane.runs.trainer_gang import lost_node, node_behind_crash
+from control_plane.runs.trainer_gang import is_ended_by_provider, lost_node, node_behind_crash
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import (
     ENDED,
@@ -120,6 +120,8 @@ def _reconcile_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: date
     status = derive(run.kind, [_job_snapshot(job) for job in jobs])
     if isinstance(status, Failed) and attempt.reason == EndReason.PREEMPTED:
         fail_attempt(run, attempt, EndReason.PREEMPTED, attempt.message, now=now)
+    elif isinstance(status, Failed) and is_ended_by_provider(attempt):
+        fail_attempt(run, attempt, EndReason.PREEMPTED, f"its node ends: {status.message}", now=now)
     elif isinstance(status, Failed) and OUTCOMES[status.cause].status is RunStatus.PAUSED:
         request_pause(run, status.cause, status.message, now=now)
     elif isinstance(status, Failed) and (silent := node_behind_crash(attempt, status, jobs, now=now)):

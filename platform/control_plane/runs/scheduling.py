@@ -82,12 +82,13 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
                 placed += _start_attempt(placement, now=now)
     for run_id, position in decisions.positions.items():
         run, wait = queued[run_id], decisions.waiting[run_id]
-        if run.pending_reason != wait.message[:MAX_REASON] or run.queue_position != position:
+        known = (run.pending_reason, run.pending_code, run.queue_position)
+        if known != (wait.message[:MAX_REASON], wait.code, position):
             with transaction.atomic():
                 _record_pending(run_id, wait, position, now=now)
     for run_id, at in decisions.promises.items():
-        known = queued[run_id].promised_start_at
-        if known is None or at < known - PROMISE_STEP:
+        promised = queued[run_id].promised_start_at
+        if promised is None or at < promised - PROMISE_STEP:
             Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(promised_start_at=at)
     for reservation, slots in decisions.allocations.items():
         Reservation.objects.filter(pk=reservation).exclude(allocation=slots).update(allocation=slots)
@@ -199,8 +200,8 @@ def _record_pending(run_id: str, wait: Wait, position: int, *, now: datetime) ->
     if run.status != RunStatus.QUEUED:
         return
     is_new = run.pending_reason != reason
-    run.pending_reason, run.queue_position = reason, position
-    run.save(update_fields=["pending_reason", "queue_position"])
+    run.pending_reason, run.pending_code, run.queue_position = reason, wait.code, position
+    run.save(update_fields=["pending_reason", "pending_code", "queue_position"])
     if is_new:
         record_event(run, "waiting", reason, at=now, code=wait.code)
         publish_run(run)

@@ -119,7 +119,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     # In the order of the last plan; runs that no plan has seen yet come last.
     queued = sort_runs(run for run in queue() if run.pool == pool.pk)
     queued.sort(key=lambda run: (run.queue_position is None, run.queue_position))
-    forecasts = forecasts_of(queued)
+    forecasts, shown = forecasts_of(queued), fleet.pool(caller, pool)
     for position, run in enumerate(queued, start=1):
         own = run.project.team_id == caller.project.team_id
         entries.append(
@@ -128,13 +128,17 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
                 "name": run.name if own else "another team's run",
                 "priority": run.priority,
                 "slots_needed": run.slots_needed,
+                "device": (run.spec.get("placement") or {}).get("device") or "",
+                "code": (run.pending_code or None)
+                if run.pending_reason and (own or shown["may_manage"])
+                else None,
                 "why": (run.pending_reason or "not looked at yet") if own else "",
                 "position": run.queue_position or position,
                 "start": start_of(run, forecasts.get(run.pk)),
                 "submitted_at": run.created_at,
             }
         )
-    return {**fleet.pool(caller, pool), "queue": entries, "leaving": _leaving(caller, pool)}
+    return {**shown, "queue": entries, "leaving": _leaving(caller, pool)}
 
 
 def may_stay_until_deadline(attempt: Attempt) -> bool:

@@ -46,6 +46,8 @@ WAIT_CODES = {
     WaitCode.NOT_LENT: "slots are idle, and their teams do not lend them",
     WaitCode.CAPACITY: "slots must become free",
     WaitCode.BEHIND: "slots are free, and reserved for a run ahead of it",
+    WaitCode.RESERVED: "slots are free, and reserved for a team for a time",
+    WaitCode.MAINTENANCE: "slots are free, and their node is maintained or ends soon",
     WaitCode.BUDGET: "the month's budget of its team or project is used up",
     WaitCode.DELAYED: "a retry that waits for its time",
 }
@@ -489,6 +491,12 @@ class QueueEntrySerializer(ResponseSerializer):
     name = serializers.CharField()
     priority = serializers.IntegerField()
     slots_needed = serializers.IntegerField()
+    device = serializers.CharField(help_text="cuda or cpu; empty: any")
+    code = serializers.ChoiceField(
+        choices=list(WAIT_CODES), allow_null=True,
+        help_text="null when no plan has seen it yet, and for another team's run unless you manage the pool. "
+        f"{WAIT_CODES_HELP}",
+    )  # fmt: skip
     why = serializers.CharField()
     position = serializers.IntegerField()
     start = EtaSerializer(help_text="when it starts, as of the last 15 seconds")

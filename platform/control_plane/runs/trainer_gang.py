@@ -49,6 +49,14 @@ def _urgency(node: Node, *, now: datetime) -> int:
     return next((rank for rank, holds in enumerate(conditions) if holds), len(conditions))
 
 
+def is_ended_by_provider(attempt: Attempt) -> bool:
+    """Whether the provider of a node ends it about now, and with it, by signals of its own, the attempt's jobs."""
+    return any(
+        node.ends_at is not None and node.intent == SchedulingState.DRAINING
+        for node in nodes_of_trainer(attempt)
+    )
+
+
 def lost_node(attempt: Attempt) -> Node | None:
     return next((node for node in nodes_of_trainer(attempt) if node.liveness == Liveness.LOST), None)
 

@@ -10,6 +10,7 @@ from oolong.cli.output import JsonOption, show_done, show_json, show_table
 from oolong.cli.pool import PoolOption
 from oolong.cli.pool_calendar import UNITS
 from oolong.client import Client
+from oolong.client.models import Node
 
 app = typer.Typer(no_args_is_help=True, help="Nodes of a pool and their slots.")
 NodeArgument = Annotated[str, typer.Argument(help="id of the node (node_…)")]
@@ -31,12 +32,14 @@ def list_nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
         return
     names = {node.id: node for node in found.nodes}
     show_table(
-        ("ID", "NODE", "STATUS", "SLOT", "DEVICE", "STATE", "HELD BY"),
+        ("ID", "NODE", "STATUS", "PROVIDER", "ENDS", "SLOT", "DEVICE", "STATE", "HELD BY"),
         (
             (
                 slot.node.id,
                 slot.node.name,
                 names[slot.node.id].status if slot.node.id in names else None,
+                _provider(names.get(slot.node.id)),
+                names[slot.node.id].ends_at if slot.node.id in names else None,
                 slot.name,
                 slot.device,
                 slot.state,
@@ -53,6 +56,10 @@ def list_nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
                 for run in found.leaving
             ),
         )
+
+
+def _provider(node: Node | None) -> str | None:
+    return None if node is None else f"{node.provider} {node.provider_job}".rstrip()
 
 
 @app.command()

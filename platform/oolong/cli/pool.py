@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from typer.exceptions import TyperException
 
-from oolong.cli import pool_budgets, pool_calendar, pool_prices
+from oolong.cli import pool_budgets, pool_calendar, pool_prices, pool_provider
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_list, show_table
 from oolong.cli.run_output import eta_text
 from oolong.client import Client
@@ -26,6 +26,7 @@ app.add_typer(pool_calendar.maintenance_app, name="maintenance")
 app.add_typer(pool_calendar.quarantine_app, name="quarantine")
 app.add_typer(pool_prices.app, name="price")
 app.add_typer(pool_budgets.app, name="budget")
+app.add_typer(pool_provider.app, name="provider")
 
 PHASES = tuple(Phases.model_fields)
 OUTCOMES = tuple(OutcomeSeconds.model_fields)

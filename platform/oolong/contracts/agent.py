@@ -36,6 +36,15 @@ class JobIsolation(StrEnum):
     NONE = "none"  # jobs can read and change what the agent can
 
 
+class Provider(StrEnum):
+    """What has started the agent of a node."""
+
+    MANUAL = "manual"  # a person
+    LOCAL = "local"  # the local stack
+    SLURM = "slurm"  # a job of a Slurm cluster
+    KUBERNETES = "kubernetes"  # a pod
+
+
 class SlotProcess(Wire, frozen=True, kw_only=True):
     """A process on a GPU that belongs to no job of Oolong."""
 
@@ -73,6 +82,12 @@ class Inventory(Wire, frozen=True, kw_only=True):
     # Where engines on other nodes reach the jobs of this one; "": its jobs listen on loopback only.
     peer_address: Annotated[str, msgspec.Meta(max_length=45)] = ""
     peer_network: Annotated[str, msgspec.Meta(max_length=60)] = ""  # whose nodes reach each other
+    provider: Provider = Provider.MANUAL
+    provider_job: Annotated[str, msgspec.Meta(max_length=120)] = ""  # ID of the Slurm job, or name of the pod
+    partition: Annotated[str, msgspec.Meta(max_length=120)] = ""  # of the Slurm job
+    account: Annotated[str, msgspec.Meta(max_length=120)] = ""
+    # Unix seconds: when the provider ends the node with all that runs there; None: not known, or never.
+    ends_at: Annotated[float, msgspec.Meta(ge=0, le=253402300799)] | None = None
 
 
 class EnrollRequest(Wire, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ from oolong.contracts.agent import (
     JobIsolation,
     ObservedJob,
     OutboxOffset,
+    Provider,
     SlotInventory,
 )
 from oolong.contracts.lifecycle import EndReason, JobState
@@ -226,6 +227,8 @@ class SimulatedNode:
     reply: HeartbeatReply | None = None
     job_isolation: JobIsolation = JobIsolation.UID
     peer_address: str = ""  # where other nodes reach it
+    slurm_job: str = ""  # that it is
+    ends_at: datetime | None = None  # when its provider ends it
     silent_about_new: bool = False  # does not start what it is told to start
     client: Client = field(default_factory=Client)
     _one_reply: Lock = field(
@@ -241,6 +244,9 @@ class SimulatedNode:
             ],
             model_roots=["/models"], job_isolation=self.job_isolation,
             peer_address=self.peer_address, peer_network="rack" if self.peer_address else "",
+            provider=Provider.SLURM if self.slurm_job else Provider.MANUAL, provider_job=self.slurm_job,
+            partition="gpu" if self.slurm_job else "", account="rl" if self.slurm_job else "",
+            ends_at=self.ends_at.timestamp() if self.ends_at else None,
         )  # fmt: skip
 
     def post(self, path: str, body: Any, **headers: str) -> Any:

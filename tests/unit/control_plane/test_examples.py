@@ -61,6 +61,7 @@ NOT_ASKED = {
     "redeliver_webhook": "it is tried again by itself",
     "complete_upload_session": "its parts are missing",
     "agent_complete_import": "its parts are missing",
+    "agent_leave": "a run needs the node",
 }  # fmt: skip
 _PROJECT = {"id": "prj_01m81y7mzx5e9rj2k3c4v5b6n7", "name": "default"}
 _INVITED = {
@@ -92,6 +93,7 @@ BY_HAND: dict[str, Any] = {
         }],
     },
     "agent_complete_import": {"state": "CHECKING", "message": ""},
+    "agent_leave": {},
     "accept_invitation": {**_INVITED, "username": "dana", "token": "ool_…"},
     "look_up_invitation": _INVITED,
     "state": {"name": "ledger", "at": 1767225600.0, "value": {"admitted_groups": 64, "trained_groups": 48}},

@@ -10,7 +10,7 @@ import { Calendar } from "./calendar-panel.tsx";
 import { QuarantineRow } from "./quarantine.tsx";
 
 const NODE: Node = {
-  id: "node_1", name: "gpu-1", pool: "lab", status: "READY", hostname: "gpu-1", agent_version: "1", cpu_count: 8, memory_bytes: 1, disk_free_bytes: 1,
+  id: "node_1", name: "gpu-1", pool: "lab", status: "READY", hostname: "gpu-1", agent_version: "1", cpu_count: 8, memory_bytes: 1, disk_free_bytes: 1, provider: "manual", provider_job: "", partition: "", account: "", ends_at: null,
   model_roots: [], job_isolation: "none", job_isolation_reason: "", peer_network: "", slots: 8, drain_deadline: null, maintenance_ends_at: null, quarantined_at: null,
   quarantine_reason: "", enrolled_at: "2026-11-20T09:00:00Z", last_seen_at: "2026-11-20T09:00:00Z",
 };

@@ -21,6 +21,7 @@ import { etaText } from "./eta.ts";
 import classes from "./pool-page.module.css";
 import { reservedSlots } from "./calendar.ts";
 import { Calendar } from "./calendar-panel.tsx";
+import { ProviderCell } from "./provider-cell.tsx";
 import { QuarantineNode, QuarantineRow } from "./quarantine.tsx";
 import { OwnQuota, Quotas } from "./quotas.tsx";
 import { RequiresAdmin } from "./requires-admin.tsx";
@@ -193,12 +194,13 @@ function Nodes({ pool }: { pool: Pool }) {
     <Panel title="Nodes" flush>
       <ProblemNotice error={act.error} />
       <Table className="tabular" data-testid="nodes">
-        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th ta="right">Last seen</Table.Th><Table.Td w={44} /></Table.Tr></Table.Thead>
+        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Provider</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th ta="right">Last seen</Table.Th><Table.Td w={44} /></Table.Tr></Table.Thead>
         <Table.Tbody>
           {pool.nodes.map((node) => (
             <Fragment key={node.id}>
               <Table.Tr>
                 <Table.Td fw={560}>{node.name}{node.peer_network !== "" && <Text size="xs" c="dimmed" title="Runs on nodes of the same network can have engines here">Network {node.peer_network}</Text>}</Table.Td>
+                <ProviderCell node={node} />
                 <Table.Td><StatusBadge status={node.status} /></Table.Td>
                 <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
                 <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
@@ -220,8 +222,8 @@ function Nodes({ pool }: { pool: Pool }) {
                   </Menu>}
                 </Table.Td>
               </Table.Tr>
-              <QuarantineRow node={node} pool={pool} columns={5} />
-              <DrainRow node={node} pool={pool} columns={5} changeDeadline={() => setDraining(node)} />
+              <QuarantineRow node={node} pool={pool} columns={6} />
+              <DrainRow node={node} pool={pool} columns={6} changeDeadline={() => setDraining(node)} />
             </Fragment>
           ))}
         </Table.Tbody>

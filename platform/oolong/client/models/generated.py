@@ -721,6 +721,11 @@ class Node(ApiModel):
     job_isolation: str
     job_isolation_reason: str
     peer_network: str
+    provider: str
+    provider_job: str
+    partition: str
+    account: str
+    ends_at: datetime | None = None
     slots: int
     drain_deadline: datetime | None = None
     maintenance_ends_at: datetime | None = None
@@ -872,6 +877,8 @@ class QueuedRun(ApiModel):
     name: str
     priority: int
     slots_needed: int
+    device: str
+    code: str | None = None
     why: str
     position: int
     start: Eta

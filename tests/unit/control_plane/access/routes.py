@@ -265,6 +265,7 @@ ROUTES = {
     # --- agents
     "POST /agent/enroll": OPEN,  # the join token is its credential
     "POST /agent/heartbeat": NODE,
+    "POST /agent/leave": NODE,
     "GET /agent/artifacts/{sha256}": NODE,
     "POST /agent/attempts/{attempt_id}/checkpoints": NODE,
     "POST /agent/model-checks/{check_id}/begin": NODE,
@@ -334,6 +335,7 @@ ROLES = ("viewer", "editor", "operator", "admin", "admin of the team", "admin of
 # An attempt that the run has left behind (a newer epoch, on another node): what its old node still gets.
 STALE = {
     "POST /agent/heartbeat": 200,  # and has to stop
+    "POST /agent/leave": 409,  # a run needs it still
     "GET /agent/artifacts/{sha256}": 404,
     "POST /agent/attempts/{attempt_id}/checkpoints": 409,
     "PUT /agent/uploads/{upload_id}/parts/{number}": 200,  # bytes only: completing them is refused

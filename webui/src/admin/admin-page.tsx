@@ -4,8 +4,9 @@ import { useQuery } from "@tanstack/react-query";
 import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import { Empty, Waiting } from "../common/notices.tsx";
+import { Empty } from "../common/notices.tsx";
 import { PageHeader } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { may } from "../common/permission.ts";
 import classes from "./admin.module.css";
 import { HealthTab } from "./health-tab.tsx";
@@ -22,7 +23,7 @@ const TABS = [
 export function AdminPage() {
   const [search, setSearch] = useSearchParams();
   const { data: me } = useQuery(queries.me);
-  if (me === undefined) return <Waiting />;
+  if (me === undefined) return <PendingPage title="Admin" error={null} />;
   const name = search.get("tab") ?? "pools";
   const tab = TABS.find((one) => one.name === name && may(me, one.scope));
   return (

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { useQuery } from "@tanstack/react-query";
 import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { test } from "vitest";
 
+import { checkpointAliases } from "../api/checkpoint-queries.ts";
 import { answerRequests, renderPage } from "../testing/render.tsx";
 import { AliasDialogs } from "./alias-dialogs.tsx";
+import "./set-gate.tsx"; // else the first dialog that needs it waits for its parser
 
 const checkpoint = { id: "ckpt_old", run: { id: "run_1", name: "letters" }, step: 20 };
 const GATE = { alias: "prod", assertions: ["eval/accuracy >= 0.8"] };
@@ -68,10 +71,32 @@ test("the dialog that removes an alias says what follows, and Cancel has the foc
   renderPage(<AliasDialogs shown={{ kind: "remove", name: "best" }} showDialog={() => {}} close={() => { closed += 1; }} />);
   assert.ok(screen.getByText(/the retention policy may delete it from now on/));
   assert.ok(screen.getByRole("button", { name: "Cancel" }).hasAttribute("data-autofocus"));
-  await userEvent.setup().click(screen.getByTestId("confirm-remove-alias"));
+  await userEvent.setup().click(screen.getByRole("button", { name: "Remove alias" }));
   await waitFor(() => assert.equal(closed, 1));
   assert.ok(sent.some(({ method }) => method === "DELETE"));
 });
+
+test("a refused removal says why, and the aliases are fetched again", async () => {
+  const refusal = { status: 409, body: { title: "Conflict", status: 409, code: "conflict", detail: "best was moved a moment ago" } };
+  const sent = answerRequests({ ...answers(EDITOR, result("missing", null)), "DELETE /api/v1/checkpoint-aliases/best": refusal });
+  const page = (
+    <>
+      <Watching />
+      <AliasDialogs shown={{ kind: "remove", name: "best" }} showDialog={() => {}} close={() => assert.fail("it was closed")} />
+    </>
+  );
+  renderPage(page);
+  const lists = () => sent.filter(({ url }) => url.includes("/checkpoint-aliases?")).length;
+  await waitFor(() => assert.equal(lists(), 1));
+  await userEvent.setup().click(screen.getByRole("button", { name: "Remove alias" }));
+  assert.ok(await screen.findByText("best was moved a moment ago"));
+  await waitFor(() => assert.equal(lists(), 2));
+});
+
+function Watching() {
+  useQuery(checkpointAliases);
+  return null;
+}
 
 const WHOLE_GATE = { alias: "prod", spec: { dataset: { version: "sums@2", split: "eval" }, evaluation: { prompts: 64 } }, assertions: ["eval/accuracy >= 0.8"], updated_by: "ann", updated_at: "2026-01-01T00:00:00Z" };
 const gateAnswers = {
@@ -119,7 +144,7 @@ test("removing a gate says who can move the alias then", async () => {
   const sent = answerRequests({ "DELETE /api/v1/checkpoint-gates/prod": { status: 204 } });
   renderPage(<AliasDialogs shown={{ kind: "remove-gate", name: "prod" }} showDialog={() => {}} close={() => {}} />);
   assert.ok(screen.getByText(/without an evaluation/));
-  await userEvent.setup().click(screen.getByTestId("confirm-remove-gate"));
+  await userEvent.setup().click(screen.getByRole("button", { name: "Remove gate" }));
   await waitFor(() => assert.ok(sent.some(({ method }) => method === "DELETE")));
 });
 

@@ -10,6 +10,7 @@ import type { Checkpoint } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
 import { bytes, moment, number } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { Fact, Facts, PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useDialog } from "../common/use-dialog.ts";
@@ -30,7 +31,7 @@ export function CheckpointPage() {
     ...checkpointQuery(checkpointId),
     refetchInterval: ({ state: { data } }) => (data?.state === "LOCAL" ? UPLOAD_POLL_MILLISECONDS : false),
   });
-  if (checkpoint === undefined) return error === null ? <Waiting label="Loading checkpoint" /> : <ProblemNotice error={error} retry={() => void refetch()} />;
+  if (checkpoint === undefined) return <PendingPage title="Checkpoint" label="Loading checkpoint" error={error} retry={refetch} />;
   return (
     <>
       <Header checkpoint={checkpoint} />

@@ -9,6 +9,7 @@ import { checkpointPage } from "../api/checkpoint-queries.ts";
 import { urlOf } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Alias, Checkpoint } from "../api/schema.d.ts";
+import cards from "../common/card-table.module.css";
 import { bytes } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
@@ -83,7 +84,7 @@ function RunSearch({ run, onSearch }: { run: string; onSearch: (run: string) => 
 function Rows({ checkpoints, busy, showDialog }: { checkpoints: Checkpoint[]; busy: boolean; showDialog: (dialog: AliasDialog) => void }) {
   const now = useNow(30_000);
   return (
-    <Table className={`tabular ${classes.table} ${busy ? classes.dimmed : ""}`} data-testid="checkpoints" aria-busy={busy}>
+    <Table className={`tabular ${cards.cards} ${classes.table} ${busy ? classes.dimmed : ""}`} data-testid="checkpoints" aria-busy={busy}>
       <Table.Thead>
         <Table.Tr><Table.Th>Checkpoint</Table.Th><Table.Th>State</Table.Th><Table.Th>Metrics</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Age</Table.Th><Table.Th><span className="visually-hidden">Actions</span></Table.Th></Table.Tr>
       </Table.Thead>
@@ -94,10 +95,10 @@ function Rows({ checkpoints, busy, showDialog }: { checkpoints: Checkpoint[]; bu
               <CheckpointName checkpoint={checkpoint} />
               <div className={classes.sub}>{checkpoint.kind} <AliasNames names={checkpoint.aliases} /></div>
             </Table.Td>
-            <Table.Td><StatusBadge status={checkpoint.state} /></Table.Td>
-            <Table.Td><CheckpointMetrics metrics={checkpoint.metrics} /></Table.Td>
-            <Table.Td ta="right">{bytes(checkpoint.bytes)}</Table.Td>
-            <Table.Td ta="right" c="dimmed"><Age at={checkpoint.created_at} now={now} /></Table.Td>
+            <Table.Td data-label="State"><StatusBadge status={checkpoint.state} /></Table.Td>
+            <Table.Td data-label="Metrics"><CheckpointMetrics metrics={checkpoint.metrics} /></Table.Td>
+            <Table.Td data-label="Size" ta="right">{bytes(checkpoint.bytes)}</Table.Td>
+            <Table.Td data-label="Age" ta="right" c="dimmed"><Age at={checkpoint.created_at} now={now} /></Table.Td>
             <Table.Td ta="right"><RowMenu checkpoint={checkpoint} showDialog={showDialog} /></Table.Td>
           </Table.Tr>
         ))}

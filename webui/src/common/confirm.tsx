@@ -12,10 +12,11 @@ export function Confirm({ title, action, children, run, changes, onClose, onDone
   const act = useMutation({
     mutationFn: run,
     onSuccess: () => {
-      for (const queryKey of changes) void client.invalidateQueries({ queryKey });
       onClose();
       onDone?.();
     },
+    // Also after a refusal: what the page shows may be what is out of date.
+    onSettled: () => { for (const queryKey of changes) void client.invalidateQueries({ queryKey }); },
   });
   return (
     <Modal opened onClose={onClose} title={title}>

@@ -17,12 +17,15 @@ export function ColumnsPanel({ version }: { version: Version }) {
   const [, setSearch] = useSearchParams();
   const query = useQuery({ ...queries.datasetStatistics(version.id), refetchInterval: ({ state }) => (state.data?.some(isUnderWay) ? POLL_MILLISECONDS : false) });
   const columns = query.data?.find(({ columns: found }) => found.length > 0)?.columns ?? [];
+  const failed = query.data?.find(({ state }) => state === "FAILED");
   const toTokens = () => setSearch((old) => { const next = new URLSearchParams(old); next.set("tab", "statistics"); return next; }, { replace: true });
   return (
     <Panel title={`Columns of ${version.ref}`} aside={columns.length > 0 && `${grouped(version.rows)} rows`} flush>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.isPending ? <Waiting /> : query.data === undefined ? null : columns.length > 0 ? <Columns columns={columns} /> : query.data.some(isUnderWay) ? (
         <Waiting label="The rows are being measured" />
+      ) : failed !== undefined ? (
+        <Empty title="Measuring failed" action={<Button variant="default" onClick={toTokens}>Go to token lengths</Button>}>{failed.message}</Empty>
       ) : (
         <Empty title="Not measured yet" action={<Button variant="default" onClick={toTokens}>Go to token lengths</Button>}>
           Columns are measured together with the token lengths, once for each version: missing and distinct values, lengths, numbers, and the most frequent values.

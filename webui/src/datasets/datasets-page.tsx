@@ -1,51 +1,68 @@
 import { Button, Table } from "@mantine/core";
 import { IconPlus } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, Navigate, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
+import cards from "../common/card-table.module.css";
 import { ago, bytes, DASH, grouped, moment } from "../common/format.ts";
+import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
+import { readOnlyReason } from "../common/permission.ts";
 
 export function DatasetsPage() {
-  const { data, error, isPending, refetch } = useQuery(queries.datasets);
   const [search] = useSearchParams();
-  const list = data?.data ?? [];
   const versionId = search.get("version");
-  const owner = versionId === null ? undefined : list.find((dataset) => dataset.versions.some((version) => version.id === versionId));
-  if (owner !== undefined) return <Navigate to={`/datasets/${owner.id}?version=${versionId}`} replace />;
+  return versionId === null ? <DatasetList /> : <OwnerOfVersion key={versionId} id={versionId} />;
+}
+
+/** Leads to the page of the dataset that has this version. */
+function OwnerOfVersion({ id }: { id: string }) {
+  const { data, error, refetch } = useQuery(queries.datasetVersion(id));
+  if (data !== undefined) return <Navigate to={`/datasets/${data.dataset.id}?version=${id}`} replace />;
+  return <PendingPage title="Datasets" error={error} retry={refetch} />;
+}
+
+function DatasetList() {
+  const query = useInfiniteQuery(queries.datasetPages);
+  const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
+  const list = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
     <>
-      <PageHeader title="Datasets" aside={<Button component={Link} to="/datasets/new" leftSection={<IconPlus size={14} />}>Upload dataset</Button>}>
+      <PageHeader title="Datasets" aside={readOnly === null && list.length > 0 && <Button component={Link} to="/datasets/new" leftSection={<IconPlus size={14} />}>Upload dataset</Button>}>
         A dataset has immutable versions. A run references one of them, such as name@3.
       </PageHeader>
-      <ProblemNotice error={error} retry={() => void refetch()} />
-      <Panel flush>
-        {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
-          <Empty title="No datasets yet" action={<Button component={Link} to="/datasets/new">Upload dataset</Button>}>
-            Upload a file with one prompt and its expected answer per row, and map its columns.
-          </Empty>
-        ) : (
-          <Table className="tabular" data-testid="datasets">
-            <Table.Thead>
-              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Latest version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Added</Table.Th></Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {list.map((dataset) => (
-                <Table.Tr key={dataset.id}>
-                  <Table.Td><Link to={`/datasets/${dataset.id}`} style={{ fontWeight: 580 }}>{dataset.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.75rem" }}>{dataset.description}</div></Table.Td>
-                  <Table.Td>{dataset.latest?.ref ?? "no version"}</Table.Td>
-                  <Table.Td ta="right">{grouped(dataset.latest?.rows)}</Table.Td>
-                  <Table.Td><Splits splits={dataset.latest?.splits ?? {}} /></Table.Td>
-                  <Table.Td ta="right">{bytes(dataset.latest?.bytes)}</Table.Td>
-                  <Table.Td ta="right" title={moment(dataset.created_at)}>{ago(dataset.latest?.created_at ?? dataset.created_at)}</Table.Td>
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        )}
-      </Panel>
+      <ProblemNotice error={query.error} retry={() => void query.refetch()} />
+      {(query.isPending || query.data !== undefined) && (
+        <Panel flush>
+          {query.isPending ? <Waiting /> : list.length === 0 ? (
+            <Empty title="No datasets yet" action={readOnly === null && <Button component={Link} to="/datasets/new">Upload dataset</Button>}>
+              Upload a file with one prompt and its expected answer per row, and map its columns. The page Home adds a sample dataset to try.
+            </Empty>
+          ) : (
+            <Table className={`tabular ${cards.cards}`} data-testid="datasets">
+              <Table.Thead>
+                <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Latest version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Added</Table.Th></Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {list.map((dataset) => (
+                  <Table.Tr key={dataset.id}>
+                    <Table.Td style={{ overflowWrap: "anywhere" }}><Link to={`/datasets/${dataset.id}`} style={{ fontWeight: 580 }}>{dataset.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.75rem" }}>{dataset.description}</div></Table.Td>
+                    <Table.Td data-label="Latest version" style={{ overflowWrap: "anywhere", maxWidth: 260 }}>{dataset.latest?.ref ?? "no version"}</Table.Td>
+                    <Table.Td data-label="Rows" ta="right">{grouped(dataset.latest?.rows)}</Table.Td>
+                    <Table.Td data-label="Splits"><Splits splits={dataset.latest?.splits ?? {}} /></Table.Td>
+                    <Table.Td data-label="Size" ta="right" style={{ whiteSpace: "nowrap" }}>{bytes(dataset.latest?.bytes)}</Table.Td>
+                    <Table.Td data-label="Added" ta="right" style={{ whiteSpace: "nowrap" }} title={moment(dataset.latest?.created_at ?? dataset.created_at)}>{ago(dataset.latest?.created_at ?? dataset.created_at)}</Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          )}
+          <More query={query} />
+        </Panel>
+      )}
     </>
   );
 }

@@ -1,5 +1,7 @@
 import { Table } from "@mantine/core";
 
+import cards from "../common/card-table.module.css";
+
 type Message = { role: string; content: string };
 
 /** A conversation with a line for each message. */
@@ -22,13 +24,13 @@ export function RowsTable({ rows, order = [] }: Props) {
   const present = new Set(rows.flatMap((row) => Object.keys(row)));
   const columns = [...new Set([...order.filter((column) => present.has(column)), ...present])];
   return (
-    <Table verticalSpacing={4}>
+    <Table verticalSpacing={4} className={cards.cards}>
       <Table.Thead><Table.Tr>{columns.map((column) => <Table.Th key={column}>{column}</Table.Th>)}</Table.Tr></Table.Thead>
       <Table.Tbody>
         {rows.map((row, index) => (
           <Table.Tr key={index}>
             {columns.map((column) => (
-              <Table.Td key={column} className="mono" style={{ maxWidth: 420, whiteSpace: "pre-wrap", overflowWrap: "anywhere", verticalAlign: "top", fontSize: "0.75rem" }}>
+              <Table.Td key={column} data-label={column} className="mono" style={{ maxWidth: 420, whiteSpace: "pre-wrap", overflowWrap: "anywhere", verticalAlign: "top", fontSize: "0.75rem" }}>
                 {cellText(row[column]).slice(0, 600)}
               </Table.Td>
             ))}

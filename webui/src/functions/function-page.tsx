@@ -9,6 +9,7 @@ import { CopyId } from "../common/copy-id.tsx";
 import { ago, bytes, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Fact, Facts, PageHeader, Panel } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { TestsTable } from "../reward-tests/tests-table.tsx";
@@ -25,11 +26,10 @@ const TRAINING_KINDS = "rl,sft,eval"; // tests of a reward have a panel of their
 
 export function FunctionPage() {
   const { functionId = "" } = useParams();
-  const { data, error, isPending, refetch } = useQuery(queries.functionById(functionId));
+  const { data, error, refetch } = useQuery(queries.functionById(functionId));
   const [search, setSearch] = useSearchParams();
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
-  if (isPending) return <Waiting />;
-  if (data === undefined) return <ProblemNotice error={error} retry={() => void refetch()} />;
+  if (data === undefined) return <PendingPage title="Function" error={error} retry={refetch} />;
   const version = data.versions.find(({ number }) => String(number) === search.get("version")) ?? data.versions[0];
   const { label, runsIn, help } = KINDS[data.kind];
   const isArchived = data.archived_at !== null;

@@ -5,6 +5,7 @@ import { Link, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { FunctionData, SourceKind } from "./types.ts";
+import cards from "../common/card-table.module.css";
 import { ago, bytes, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -19,7 +20,7 @@ export function FunctionsPage() {
   const [search, setSearch] = useSearchParams();
   const shown = search.get("show") ?? "all";
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
-  const choices = [{ value: "all", label: "All" }, ...KIND_NAMES.map((kind) => ({ value: kind as string, label: KINDS[kind].plural })), { value: "tests", label: "Reward tests" }, { value: "archived", label: "Archived" }];
+  const choices = [{ value: "all", label: "All" }, ...KIND_NAMES.map((kind) => ({ value: kind as string, label: KINDS[kind].plural })), { value: "tests", label: "Tests" }, { value: "archived", label: "Archived" }];
   return (
     <>
       <PageHeader
@@ -55,7 +56,7 @@ function List({ kind, archived, readOnly }: { kind?: SourceKind; archived?: "onl
               : EMPTY[kind]}
           </Empty>
         ) : (
-          <Table className="tabular" data-testid="functions">
+          <Table className={`tabular ${cards.cards}`} data-testid="functions">
             <Table.Thead>
               <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Kind</Table.Th><Table.Th>Newest version</Table.Th><Table.Th>Signature</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>By</Table.Th><Table.Th ta="right">Uploaded</Table.Th><Table.Th ta="right" style={{ whiteSpace: "nowrap" }}>Used in</Table.Th></Table.Tr>
             </Table.Thead>
@@ -79,13 +80,13 @@ function Row({ entry }: { entry: FunctionData }) {
   return (
     <Table.Tr>
       <Table.Td><Link to={`/functions/${entry.id}`} style={{ fontWeight: 580 }}>{entry.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.75rem", maxWidth: 360 }}>{entry.description}</div></Table.Td>
-      <Table.Td>{KINDS[entry.kind].label}</Table.Td>
-      <Table.Td>{newest?.ref ?? "no version"}</Table.Td>
-      <Table.Td className="mono" style={{ overflowWrap: "anywhere", maxWidth: 420, minWidth: 220 }}>{newest === undefined ? "" : signature(newest)}</Table.Td>
-      <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>{bytes(newest?.bytes)}</Table.Td>
-      <Table.Td>{newest?.created_by ?? entry.created_by}</Table.Td>
-      <Table.Td ta="right" style={{ whiteSpace: "nowrap" }} title={moment(newest?.created_at ?? entry.created_at)}>{ago(newest?.created_at ?? entry.created_at)}</Table.Td>
-      <Table.Td ta="right"><Link to={`/runs?function=${encodeURIComponent(entry.name)}`} aria-label={`Runs that use ${entry.name}`}>Runs</Link></Table.Td>
+      <Table.Td data-label="Kind">{KINDS[entry.kind].label}</Table.Td>
+      <Table.Td data-label="Newest version">{newest?.ref ?? "no version"}</Table.Td>
+      <Table.Td data-label="Signature" className="mono" style={{ overflowWrap: "anywhere", maxWidth: 420, minWidth: 220 }}>{newest === undefined ? "" : signature(newest)}</Table.Td>
+      <Table.Td data-label="Size" ta="right" style={{ whiteSpace: "nowrap" }}>{bytes(newest?.bytes)}</Table.Td>
+      <Table.Td data-label="By">{newest?.created_by ?? entry.created_by}</Table.Td>
+      <Table.Td data-label="Uploaded" ta="right" style={{ whiteSpace: "nowrap" }} title={moment(newest?.created_at ?? entry.created_at)}>{ago(newest?.created_at ?? entry.created_at)}</Table.Td>
+      <Table.Td data-label="Used in" ta="right"><Link to={`/runs?function=${encodeURIComponent(entry.name)}`} aria-label={`Runs that use ${entry.name}`}>Runs</Link></Table.Td>
     </Table.Tr>
   );
 }

@@ -6,6 +6,7 @@ import { useEffect } from "react";
 import { remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { ModelImport } from "../api/schema.d.ts";
+import cards from "../common/card-table.module.css";
 import { ago, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { ProblemNotice } from "../common/notices.tsx";
@@ -28,7 +29,7 @@ export function Imports({ readOnly }: { readOnly: string | null }) {
   if (list.length === 0) return <ProblemNotice error={query.error} retry={() => void query.refetch()} />;
   return (
     <Panel title="Imports from a hub" flush>
-      <Table className="tabular" data-testid="imports">
+      <Table className={`tabular ${cards.cards}`} data-testid="imports">
         <Table.Thead><Table.Tr><Table.Th miw={180}>Model of the hub</Table.Th><Table.Th>Revision</Table.Th><Table.Th>State</Table.Th><Table.Th>Progress</Table.Th><Table.Th ta="right">Started</Table.Th><Table.Td /></Table.Tr></Table.Thead>
         <Table.Tbody>{list.map((entry) => <Row key={entry.id} entry={entry} readOnly={readOnly} />)}</Table.Tbody>
       </Table>
@@ -48,10 +49,10 @@ function Row({ entry, readOnly }: { entry: ModelImport; readOnly: string | null 
   return (
     <Table.Tr>
       <Table.Td><b style={{ fontWeight: 580 }}>{entry.hub_model}</b><div style={{ color: "var(--ink-soft)", fontSize: "0.75rem", overflowWrap: "anywhere" }}>{entry.hub} as {entry.model?.ref || entry.name}</div></Table.Td>
-      <Table.Td>{entry.revision}<div className="mono" style={{ color: "var(--ink-soft)" }} title={entry.commit}>{entry.commit.slice(0, 12)}</div></Table.Td>
-      <Table.Td><StatusBadge status={entry.state} /></Table.Td>
-      <Table.Td style={{ minWidth: 220, overflowWrap: "anywhere" }}>{importText(entry)}{share !== null && <Progress mt={4} size={6} value={share} aria-label={`Fetched of ${entry.hub_model}`} />}<ProblemNotice error={cancel.error} /></Table.Td>
-      <Table.Td ta="right" style={{ whiteSpace: "nowrap" }} title={moment(entry.created_at)}>{ago(entry.created_at)}</Table.Td>
+      <Table.Td data-label="Revision">{entry.revision}<div className="mono" style={{ color: "var(--ink-soft)" }} title={entry.commit}>{entry.commit.slice(0, 12)}</div></Table.Td>
+      <Table.Td data-label="State"><StatusBadge status={entry.state} /></Table.Td>
+      <Table.Td data-label="Progress" style={{ minWidth: 220, overflowWrap: "anywhere" }}>{importText(entry)}{share !== null && <Progress mt={4} size={6} value={share} aria-label={`Fetched of ${entry.hub_model}`} />}<ProblemNotice error={cancel.error} /></Table.Td>
+      <Table.Td data-label="Started" ta="right" style={{ whiteSpace: "nowrap" }} title={moment(entry.created_at)}>{ago(entry.created_at)}</Table.Td>
       <Table.Td ta="right">{isUnderWay(entry) && <Button variant="subtle" color="red" disabled={readOnly !== null} title={readOnly ?? "What was fetched is deleted"} loading={cancel.isPending} onClick={() => cancel.mutate()} aria-label={`Cancel the import of ${entry.hub_model}`}>Cancel</Button>}</Table.Td>
     </Table.Tr>
   );

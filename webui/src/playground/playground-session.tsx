@@ -6,8 +6,9 @@ import { Link } from "react-router";
 import { remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Playground } from "../api/schema.d.ts";
-import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { ProblemNotice } from "../common/notices.tsx";
 import { PageHeader } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { missingScopeReason } from "../common/permission.ts";
 import { useDialog } from "../common/use-dialog.ts";
 import { Composer } from "./composer.tsx";
@@ -19,7 +20,7 @@ import { useChat } from "./use-chat.ts";
 
 export function PlaygroundSession({ id }: { id: string }) {
   const { data, error, refetch } = useQuery(playgroundQuery(id));
-  if (data === undefined) return error === null ? <Waiting label="Loading playground" /> : <ProblemNotice error={error} retry={() => void refetch()} />;
+  if (data === undefined) return <PendingPage title="Playground" label="Loading playground" error={error} retry={refetch} />;
   return (
     <>
       <ProblemNotice error={error} retry={() => void refetch()} />

@@ -9,8 +9,9 @@ import { post, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Node, Pool, QueueEntry } from "../api/schema.d.ts";
 import { ago, grouped, moment } from "../common/format.ts";
-import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { Empty, ProblemNotice } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { useTopic } from "../stream/stream.ts";
@@ -25,18 +26,17 @@ import { ProviderCell } from "./provider-cell.tsx";
 import { QuarantineNode, QuarantineRow } from "./quarantine.tsx";
 import { OwnQuota, Quotas } from "./quotas.tsx";
 import { RequiresAdmin } from "./requires-admin.tsx";
-import { SlotTile } from "./slot-tile.tsx";
+import { SlotGrid } from "./slot-grid.tsx";
 import { WhatIf } from "./what-if.tsx";
 
 const READINGS_MILLISECONDS = 10_000; // readings of slots are not part of the stream
 
 export function PoolPage() {
   const [search, setSearch] = useSearchParams();
-  const { data: pool, error, isPending, refetch } = useQuery({ ...queries.pool(search.get("pool") ?? undefined), refetchInterval: READINGS_MILLISECONDS });
+  const { data: pool, error, refetch } = useQuery({ ...queries.pool(search.get("pool") ?? undefined), refetchInterval: READINGS_MILLISECONDS });
   const [isOpen, { open, close }] = useDisclosure(false);
   useTopic("pool", () => void refetch(), () => void refetch());
-  if (isPending) return <Waiting />;
-  if (pool === undefined) return <ProblemNotice error={error} retry={() => void refetch()} />;
+  if (pool === undefined) return <PendingPage title="Pool" error={error} retry={refetch} />;
   const held = pool.slots.filter((slot) => slot.held_by !== null).length;
   return (
     <>
@@ -78,13 +78,8 @@ function Slots({ pool }: { pool: Pool }) {
     return <Panel title="Slots"><Empty title="No slots yet">A node adds its GPUs as slots when it joins, or CPU slots if it has no GPU.</Empty></Panel>;
   }
   return (
-    <Panel title="Slots">
-      {pool.nodes.map((node) => (
-        <div key={node.id} className={classes.row}>
-          <div className={classes.node}><strong>{node.name}</strong><StatusBadge status={node.status} /></div>
-          <div className={classes.tiles}>{pool.slots.filter((slot) => slot.node.id === node.id).map((slot) => <SlotTile key={slot.id} slot={slot} reservation={reserved.get(`${node.id}/${slot.name}`)} />)}</div>
-        </div>
-      ))}
+    <Panel title="Slots" aside={<Link to="/usage?by=run">Usage and cost</Link>}>
+      <SlotGrid pool={pool} reserved={reserved} />
     </Panel>
   );
 }

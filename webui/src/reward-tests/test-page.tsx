@@ -5,8 +5,9 @@ import { Link, useParams } from "react-router";
 import * as queries from "../api/queries.ts";
 import type { RewardTest, RunDetail } from "../api/schema.d.ts";
 import { ago, grouped, moment, number, percent } from "../common/format.ts";
-import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { SpecSnippet } from "../functions/spec-snippet.tsx";
@@ -21,15 +22,14 @@ const POLL_MILLISECONDS = 2_000;
 /** One reward test: its progress while it runs, then its report. */
 export function RewardTestPage() {
   const { testId = "" } = useParams();
-  const { data: test, error, isPending, refetch } = useQuery({
+  const { data: test, error, refetch } = useQuery({
     ...queries.rewardTest(testId),
     refetchInterval: (query) => (query.state.data?.result === "" && !hasEnded(query.state.data.status) ? POLL_MILLISECONDS : false),
   });
   const waits = test?.result === "" && !hasEnded(test.status);
   const run = useQuery({ ...queries.run(test?.run ?? ""), enabled: test !== undefined, refetchInterval: waits ? POLL_MILLISECONDS : false }).data;
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
-  if (isPending) return <Waiting />;
-  if (test === undefined) return <ProblemNotice error={error} retry={() => void refetch()} />;
+  if (test === undefined) return <PendingPage title="Test of a reward" error={error} retry={refetch} />;
   const again = `/functions/tests/new?${new URLSearchParams({ reward: test.reward, dataset: test.dataset.ref, from: test.run })}`;
   return (
     <>

@@ -3,6 +3,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
 import * as queries from "../api/queries.ts";
+import cards from "../common/card-table.module.css";
 import { ago, moment } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { More } from "../common/more.tsx";
@@ -23,18 +24,18 @@ export function TestsTable({ reward, empty }: { reward?: string; empty: string }
     <>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.data !== undefined && (tests.length === 0 ? <Empty title="No tests yet" action={<Link to={`/functions/tests/new${reward === undefined ? "" : `?reward=${encodeURIComponent(reward)}`}`}>Test {reward ?? "a reward"}</Link>}>{empty}</Empty> : (
-        <Table className="tabular" data-testid="reward-tests">
+        <Table className={`tabular ${cards.cards}`} data-testid="reward-tests">
           <Table.Thead><Table.Tr><Table.Th>Result</Table.Th>{reward === undefined && <Table.Th>Reward</Table.Th>}<Table.Th>Dataset</Table.Th><Table.Th ta="right">Calls</Table.Th><Table.Th>First finding</Table.Th><Table.Th>By</Table.Th><Table.Th ta="right">Started</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {tests.map((test) => (
               <Table.Tr key={test.id}>
                 <Table.Td><Link to={`/functions/tests/${test.id}`} ><ResultBadge test={test} /><span className="visually-hidden"> test of {test.reward} on {test.dataset.ref}</span></Link></Table.Td>
-                {reward === undefined && <Table.Td fw={580}>{test.reward}</Table.Td>}
-                <Table.Td>{test.dataset.ref}</Table.Td>
-                <Table.Td ta="right">{numberAt(test.report, "calls") ?? ""}</Table.Td>
-                <Table.Td style={{ overflowWrap: "anywhere", minWidth: 240 }}>{findings(test.report)[0]?.message ?? (test.result === "" ? test.pending_reason || test.reason_message : "none")}</Table.Td>
-                <Table.Td>{test.created_by}</Table.Td>
-                <Table.Td ta="right" style={{ whiteSpace: "nowrap" }} title={moment(test.created_at)}>{ago(test.created_at)}</Table.Td>
+                {reward === undefined && <Table.Td data-label="Reward" fw={580}>{test.reward}</Table.Td>}
+                <Table.Td data-label="Dataset">{test.dataset.ref}</Table.Td>
+                <Table.Td data-label="Calls" ta="right">{numberAt(test.report, "calls") ?? ""}</Table.Td>
+                <Table.Td data-label="First finding" style={{ overflowWrap: "anywhere", minWidth: 240 }}>{findings(test.report)[0]?.message ?? (test.result === "" ? test.pending_reason || test.reason_message : "none")}</Table.Td>
+                <Table.Td data-label="By">{test.created_by}</Table.Td>
+                <Table.Td data-label="Started" ta="right" style={{ whiteSpace: "nowrap" }} title={moment(test.created_at)}>{ago(test.created_at)}</Table.Td>
               </Table.Tr>
             ))}
           </Table.Tbody>

@@ -70,7 +70,7 @@ function Row({ entry, isOpen, onToggle }: { entry: AuditEntry; isOpen: boolean; 
       </Table.Td>
       <Table.Td className={classes.stamp}>{moment(entry.at)}</Table.Td>
       <Table.Td className={classes.who}>{actor.name || actor.kind}{actor.kind !== "user" && actor.name !== "" && <div className={classes.soft}>{actor.kind.replaceAll("_", " ")}</div>}{actor.token_id !== "" && <div className={classes.soft}>with a token</div>}</Table.Td>
-      <Table.Td>{entry.action}</Table.Td>
+      <Table.Td style={{ overflowWrap: "anywhere" }}>{entry.action}</Table.Td>
       <Table.Td className={`${classes.wide} ${classes.who}`}>{target.name || target.id}<div className={classes.soft}>{target.kind.replaceAll("_", " ")}</div></Table.Td>
       <Table.Td className={classes.wide}>{entry.address}</Table.Td>
       <Table.Td ta="right" className={classes.wide}>{entry.number ?? "soon"}</Table.Td>

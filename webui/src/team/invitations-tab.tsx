@@ -6,6 +6,7 @@ import { useState } from "react";
 import { post, remove } from "../api/http.ts";
 import { invitations as invitationsQuery } from "../api/team-queries.ts";
 import type { Invitation, Me, Role } from "../api/schema.d.ts";
+import cards from "../common/card-table.module.css";
 import { Confirm } from "../common/confirm.tsx";
 import { expiryText, lifetimes } from "../common/expiry.ts";
 import { fieldError, otherError } from "../common/field-error.ts";
@@ -40,16 +41,16 @@ export function InvitationsTab({ me }: TabProps) {
         {query.isPending ? <Waiting label="Loading invitations" /> : query.data === undefined ? null : list.length === 0 ? (
           <Empty title="No invitations yet" action={inviteButton}>Make a link and hand it to a colleague. It is shown once.</Empty>
         ) : (
-          <Table className="tabular" data-testid="invitations">
-            <Table.Thead><Table.Tr><Table.Th>For</Table.Th><Table.Th>Status</Table.Th><Table.Th>Role</Table.Th><Table.Th className={classes.wide}>Made by</Table.Th><Table.Th>Expires</Table.Th><Table.Td /></Table.Tr></Table.Thead>
+          <Table className={`tabular ${cards.cards}`} data-testid="invitations">
+            <Table.Thead><Table.Tr><Table.Th>For</Table.Th><Table.Th>Status</Table.Th><Table.Th>Role</Table.Th><Table.Th>Made by</Table.Th><Table.Th>Expires</Table.Th><Table.Td /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((one) => (
                 <Table.Tr key={one.id}>
                   <Table.Td className={classes.name}>{one.note || <span className={classes.soft}>no note</span>}</Table.Td>
-                  <Table.Td><StatusBadge status={one.status} />{one.accepted_by !== null && <div className={classes.soft}>by {one.accepted_by}</div>}</Table.Td>
-                  <Table.Td>{one.role}<div className={classes.soft}>{one.level === "team" ? "all projects" : "this project"}</div></Table.Td>
-                  <Table.Td className={classes.wide} title={moment(one.created_at)}>{one.created_by}</Table.Td>
-                  <Table.Td title={moment(one.expires_at)}>{one.status === "open" || one.status === "expired" ? expiryText(one.expires_at, now) : "–"}</Table.Td>
+                  <Table.Td data-label="Status"><StatusBadge status={one.status} />{one.accepted_by !== null && <div className={classes.soft}>by {one.accepted_by}</div>}</Table.Td>
+                  <Table.Td data-label="Role">{one.role}<div className={classes.soft}>{one.level === "team" ? "all projects" : "this project"}</div></Table.Td>
+                  <Table.Td data-label="Made by" title={moment(one.created_at)}>{one.created_by}</Table.Td>
+                  <Table.Td data-label="Expires" title={moment(one.expires_at)}>{one.status === "open" || one.status === "expired" ? expiryText(one.expires_at, now) : "–"}</Table.Td>
                   <Table.Td ta="right">{one.status === "open" && <Button variant="subtle" color="red" onClick={() => show(one)}>Revoke</Button>}</Table.Td>
                 </Table.Tr>
               ))}

@@ -8,6 +8,7 @@ import * as queries from "../api/queries.ts";
 import type { Me } from "../api/schema.d.ts";
 import { Empty, Waiting } from "../common/notices.tsx";
 import { PageHeader } from "../common/panel.tsx";
+import { PendingPage } from "../common/pending-page.tsx";
 import { may } from "../common/permission.ts";
 import { MembersTab } from "./members-tab.tsx";
 import classes from "./team.module.css";
@@ -29,7 +30,7 @@ const TABS: readonly TeamTab[] = [
 export function TeamPage() {
   const [search, setSearch] = useSearchParams();
   const { data: me } = useQuery(queries.me);
-  if (me === undefined) return <Waiting />;
+  if (me === undefined) return <PendingPage title="Team" error={null} />;
   const name = search.get("tab") ?? "members";
   const tab = TABS.find((one) => one.name === name);
   return (

@@ -12,3 +12,6 @@ export function budgetAmounts(budget: Budget): string {
   if (budget.cost !== null) parts.push(`${money(budget.used_cost, budget.currency)} of ${money(Number(budget.cost), budget.currency)}`);
   return parts.join(", ");
 }
+
+/** "412.5 GPU-hours, 990.00 EUR" */
+export const usedText = (budget: Budget): string => `${hours(budget.used_gpu_hours)} GPU-hours, ${money(budget.used_cost, budget.currency)}`;

@@ -26,6 +26,7 @@ function answer(rows: unknown, series: unknown, status = 200): SentRequest[] {
   globalThis.fetch = async (input) => {
     const url = String(input);
     sent.push({ method: "GET", url, body: undefined });
+    if (url.endsWith("/api/v1/me")) return new Response(JSON.stringify({ scopes: ["pool:read"] }), { headers: { "Content-Type": "application/json" } });
     if (url.endsWith("/api/v1/pools")) return new Response(JSON.stringify({ data: [], next_cursor: null }), { headers: { "Content-Type": "application/json" } });
     return new Response(JSON.stringify(url.includes("/series") ? series : rows), { status, headers: { "Content-Type": "application/json" } });
   };

@@ -46,7 +46,7 @@ export function UsagePage() {
         {total === undefined ? "Who used the pools, when, and what became of the time." : `${slotTime(total.slot_seconds)} of slots, ${slotTime(total.gpu_seconds)} of them GPUs, in ${total.runs} run${total.runs === 1 ? "" : "s"}${hasCost ? `, for ${money(total.cost, currency)}` : ""}. ${PERIODS.find(({ value }) => value === String(view.days))?.label}.`}
       </PageHeader>
       <div className={classes.page}>
-        <Budgets />
+        <Budgets currency={currency} />
         <Panel title={`${MEASURE_LABELS[measure]} per ${series.data?.bucket ?? bucketOf(view)}`} aside={<>{hasCost && select("measure", "Measure", options(MEASURE_LABELS), 120)}{select("stack", "Stacked by", options(STACK_LABELS), 180)}</>}>
           <ProblemNotice error={series.error} retry={() => void series.refetch()} />
           {series.isPending ? <Waiting /> : series.data !== undefined && (parts.every((part) => part.total === 0) ? (

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { Link } from "react-router";
 
 import type { Usage, UsageRow, UsageTotal } from "../api/schema.d.ts";
+import cards from "../common/card-table.module.css";
 import { compact, DASH, grouped, percent } from "../common/format.ts";
 import { OUTCOMES, outcomeLabel } from "./outcomes.ts";
 import classes from "./usage.module.css";
@@ -17,7 +18,7 @@ export function UsageTable({ usage, by }: { usage: Usage; by: UsageView["by"] })
   return (
     <>
       <div className={classes.scroll}>
-        <Table className="tabular" data-testid="usage">
+        <Table className={`tabular ${cards.cards}`} data-testid="usage">
           <Table.Thead>
             <Table.Tr>
               <Table.Th tt="capitalize">{by}</Table.Th>
@@ -61,13 +62,13 @@ function Name({ row, by }: { row: UsageRow; by: UsageView["by"] }) {
 function Figures({ row, by, currency }: { row: UsageTotal; by: UsageView["by"]; currency: string | null }) {
   return (
     <>
-      {by !== "run" && <Table.Td ta="right">{grouped(row.runs)}</Table.Td>}
-      <Table.Td ta="right">{slotTime(row.slot_seconds)}</Table.Td>
-      <Table.Td ta="right">{row.gpu_seconds === 0 ? DASH : slotTime(row.gpu_seconds)}</Table.Td>
-      {currency !== null && <Table.Td ta="right">{money(row.cost, currency)}</Table.Td>}
-      <Table.Td><Outcomes row={row} /></Table.Td>
-      <Table.Td ta="right">{compact(row.tokens.generated)}</Table.Td>
-      <Table.Td ta="right" title={droppedText(row)}>{percent(wastedShare(row.tokens))}</Table.Td>
+      {by !== "run" && <Table.Td data-label="Runs" ta="right">{grouped(row.runs)}</Table.Td>}
+      <Table.Td data-label="Slot-hours" ta="right">{slotTime(row.slot_seconds)}</Table.Td>
+      <Table.Td data-label="GPU-hours" ta="right">{row.gpu_seconds === 0 ? DASH : slotTime(row.gpu_seconds)}</Table.Td>
+      {currency !== null && <Table.Td data-label="Cost" ta="right">{money(row.cost, currency)}</Table.Td>}
+      <Table.Td data-label="Outcome"><Outcomes row={row} /></Table.Td>
+      <Table.Td data-label="Tokens" ta="right">{compact(row.tokens.generated)}</Table.Td>
+      <Table.Td data-label="Wasted" ta="right" title={droppedText(row)}>{percent(wastedShare(row.tokens))}</Table.Td>
     </>
   );
 }

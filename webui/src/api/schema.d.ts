@@ -7121,6 +7121,8 @@ export interface components {
                 [key: string]: string[];
             };
             shared: boolean;
+            /** @description columns of the run list that the dashboard shows with it; null: those that the reader has chosen */
+            columns: string[] | null;
             owner: string;
             /** Format: date-time */
             created_at: string;
@@ -7140,6 +7142,8 @@ export interface components {
             };
             /** @description visible to the whole project; only its owner can change it */
             shared?: boolean;
+            /** @description columns of the run list that the dashboard shows with it; null: those that the reader has chosen */
+            columns?: string[] | null;
         };
         SavedViewPatchRequest: {
             name?: string;
@@ -7147,6 +7151,8 @@ export interface components {
                 [key: string]: unknown;
             };
             shared?: boolean;
+            /** @description columns of the run list that the dashboard shows with it; null: those that the reader has chosen */
+            columns?: string[] | null;
         };
         /** @enum {string} */
         ScaleEnum: "linear" | "log";
@@ -15358,8 +15364,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=2cca72ca5579beebb3c957e15a5e331e82f35cf5c10a2d276f62a8dfd52b84bc"
+                     *       "sha256": "0dba516a518acc342a7464b9194d4b744be992d884d5364223b722ed4d3d0150",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=0dba516a518acc342a7464b9194d4b744be992d884d5364223b722ed4d3d0150"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -21381,24 +21387,24 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 4.911452,
+                     *           "unpriced_slot_seconds": 25.122614,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.455726,
+                     *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.455726
+                     *             "other": 21.122614
                      *           },
                      *           "outcomes": {
-                     *             "trained": 2.455726,
+                     *             "trained": 4,
                      *             "dropped": 0,
                      *             "in_flight": 0,
                      *             "lost": 0,
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 2.455726
+                     *             "unknown": 21.122614
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21430,24 +21436,24 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 4.911452,
+                     *         "unpriced_slot_seconds": 25.122614,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.455726,
+                     *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.455726
+                     *           "other": 21.122614
                      *         },
                      *         "outcomes": {
-                     *           "trained": 2.455726,
+                     *           "trained": 4,
                      *           "dropped": 0,
                      *           "in_flight": 0,
                      *           "lost": 0,
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 2.455726
+                     *           "unknown": 21.122614
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21585,7 +21591,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             4.941806
+                     *             25.29938
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -33284,6 +33290,7 @@ export interface operations {
                      *             ]
                      *           },
                      *           "shared": false,
+                     *           "columns": null,
                      *           "owner": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z"
@@ -33352,6 +33359,7 @@ export interface operations {
                      *         ]
                      *       },
                      *       "shared": true,
+                     *       "columns": null,
                      *       "owner": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z"
@@ -33407,6 +33415,7 @@ export interface operations {
                      *         ]
                      *       },
                      *       "shared": false,
+                     *       "columns": null,
                      *       "owner": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z"
@@ -33505,6 +33514,7 @@ export interface operations {
                      *         ]
                      *       },
                      *       "shared": false,
+                     *       "columns": null,
                      *       "owner": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z"

@@ -64,6 +64,8 @@ class SavedView(models.Model):
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     name = models.CharField(max_length=120)
     query = models.JSONField()  # parameters of the run list: name → values
+    # Columns that the dashboard shows with it; null: those that the reader has chosen.
+    columns = models.JSONField(null=True)
     shared = models.BooleanField(default=False)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

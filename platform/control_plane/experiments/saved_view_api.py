@@ -15,6 +15,14 @@ from control_plane.core.infra import clock
 from control_plane.experiments import saved_views
 
 
+class ColumnsField(serializers.ListField):
+    child = serializers.RegexField(r"^[a-z_]{1,40}$")
+
+
+MAX_COLUMNS = 40
+COLUMNS_HELP = "columns of the run list that the dashboard shows with it; null: those that the reader has chosen"
+
+
 class SavedViewFormSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120)
     query = serializers.DictField(
@@ -23,12 +31,14 @@ class SavedViewFormSerializer(StrictSerializer):
     shared = serializers.BooleanField(
         required=False, help_text="visible to the whole project; only its owner can change it"
     )
+    columns = ColumnsField(required=False, allow_null=True, max_length=MAX_COLUMNS, help_text=COLUMNS_HELP)
 
 
 class SavedViewPatchSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120, required=False)
     query = serializers.DictField(required=False)
     shared = serializers.BooleanField(required=False)
+    columns = ColumnsField(required=False, allow_null=True, max_length=MAX_COLUMNS, help_text=COLUMNS_HELP)
 
     not_empty = True
 
@@ -38,6 +48,7 @@ class RunViewSerializer(ResponseSerializer):
     name = serializers.CharField()
     query = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
     shared = serializers.BooleanField()
+    columns = ColumnsField(allow_null=True, help_text=COLUMNS_HELP)
     owner = serializers.CharField(source="owner.username")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

@@ -28,7 +28,13 @@ def view_for(caller: Caller, view_id: str) -> SavedView:
 
 
 def create_view(
-    caller: Caller, *, name: str, query: Mapping[str, Any], shared: bool = False, now: datetime
+    caller: Caller,
+    *,
+    name: str,
+    query: Mapping[str, Any],
+    shared: bool = False,
+    columns: Sequence[str] | None = None,
+    now: datetime,
 ) -> SavedView:
     params = _parse_query(query)
     try:
@@ -37,8 +43,8 @@ def create_view(
             if SavedView.objects.filter(project=caller.project, owner=caller.user).count() >= MAX_VIEWS:
                 raise conflict("too_many", f"you have {MAX_VIEWS} views; delete one first")
             return SavedView.objects.create(
-                project=caller.project, owner=caller.user, name=name, query=params, shared=shared, created_at=now,
-                updated_at=now,
+                project=caller.project, owner=caller.user, name=name, query=params, shared=shared, columns=columns,
+                created_at=now, updated_at=now,
             )  # fmt: skip
     except IntegrityError as error:
         raise conflict("name_taken", f"you already have a view {name!r}") from error

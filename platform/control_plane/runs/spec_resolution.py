@@ -144,15 +144,14 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         if resolved.base_model is None:
             resolved.add_error(
                 "/model/base_model", "unknown_model",
-                f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models"
+                f"there is no base model {spec.model.base_model!r}; use the name or id of a registered one, or register it"
                 if spec.model.base_model
-                else "no base model is named; register one, or see GET /api/v1/models",
+                else "no base model is named; use the name or id of a registered one, or register one",
             )  # fmt: skip
         elif resolved.base_model.state == ModelState.VALIDATING:
             resolved.add_error(
                 "/model/base_model", "not_validated",
-                f"base model {resolved.base_model.pk} is being validated; wait until it is READY: "
-                f"GET /api/v1/models/{resolved.base_model.pk}?wait=30",
+                f"base model {resolved.base_model.pk} is being validated; wait until its state is READY",
             )  # fmt: skip
         elif resolved.base_model.state == ModelState.INVALID:
             resolved.add_error(
@@ -164,9 +163,9 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     if checkpoint is None:
         resolved.add_error(
             "/model/checkpoint", "unknown_checkpoint",
-            f"there is no checkpoint {spec.model.checkpoint!r}; use the ID of a STORED one, see GET /api/v1/checkpoints"
+            f"there is no checkpoint {spec.model.checkpoint!r}; use the id of a stored one, an alias, or run@step"
             if spec.model.checkpoint
-            else "no checkpoint is named; choose whose weights the run begins with, see GET /api/v1/checkpoints",
+            else "no checkpoint is named; choose whose weights the run begins with: an id, an alias, or run@step",
         )  # fmt: skip
     elif checkpoint.state == CheckpointState.DELETED:
         resolved.add_error(
@@ -414,7 +413,7 @@ def _resolve_function(caller: Caller, named: FunctionField, resolved: Resolved) 
     if version is None:
         resolved.add_error(
             named.pointer, "unknown_function",
-            f"there is no function {named.reference!r}; give name@3 or name@latest, see GET /api/v1/functions",
+            f"there is no function {named.reference!r}; give name@3 or name@latest of one of this project",
         )  # fmt: skip
         return
     if version.function.kind != named.kind:

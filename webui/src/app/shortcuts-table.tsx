@@ -6,7 +6,7 @@ import { START, visiblePages } from "./pages.ts";
 import { commandKey } from "./shortcut-keys.ts";
 
 const KEYS: [string, string][] = [
-  [`${commandKey(navigator.platform)} K`, "Search pages, runs, datasets and checkpoints"], ["/", "Search in the page, or everything"],
+  [`${commandKey(navigator.platform)} K`, "Search pages, runs, templates, datasets and checkpoints"], ["/", "Search in the page, or everything"],
   ["j k", "Next and previous run of the list"], ["Enter", "Open the run"], ["x", "Select the run"], ["Esc", "Clear the selection"], ["?", "Keyboard shortcuts"],
 ];
 

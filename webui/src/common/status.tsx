@@ -1,5 +1,5 @@
 import {
-  IconAlertTriangle, IconCircleCheck, IconCircleX, IconClock, IconFlag, IconHelpCircle, IconPlayerPause, IconPlayerPlay, IconPlayerStop,
+  IconAlertTriangle, IconCircleCheck, IconCircleX, IconClock, IconFlag, IconHelpCircle, IconPencil, IconPlayerPause, IconPlayerPlay, IconPlayerStop,
   IconPlugConnectedX, IconRefresh, IconRocket, IconSquareCheck, IconTrash, type Icon,
 } from "@tabler/icons-react";
 
@@ -9,6 +9,7 @@ import { words } from "./format.ts";
 type Appearance = { label: string; icon: Icon; tone: "neutral" | "info" | "active" | "good" | "warn" | "bad"; animated?: boolean };
 
 const APPEARANCES: Record<string, Appearance> = {
+  DRAFT: { label: "Draft", icon: IconPencil, tone: "neutral" },
   QUEUED: { label: "Queued", icon: IconClock, tone: "neutral" },
   STARTING: { label: "Starting", icon: IconRocket, tone: "info", animated: true },
   RUNNING: { label: "Running", icon: IconPlayerPlay, tone: "active", animated: true },

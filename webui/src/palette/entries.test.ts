@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import type { Checkpoint, Dataset, Run, RunView } from "../api/schema.d.ts";
-import { checkpointEntries, datasetEntries, matches, MAX_PER_GROUP, nextEntry, pageEntries, runEntries, viewEntries } from "./entries.ts";
+import type { Checkpoint, Dataset, Run, RunView, Template } from "../api/schema.d.ts";
+import { checkpointEntries, datasetEntries, matches, MAX_PER_GROUP, nextEntry, pageEntries, runEntries, templateEntries, viewEntries } from "./entries.ts";
 
 const PAGES = [{ to: "/", label: "Home", key: "h" }, { to: "/runs", label: "Runs", key: "r" }, { to: "/runs/new", label: "Start a run" }];
 
@@ -36,8 +36,14 @@ test("a dataset is found by its name, also without a version", () => {
 });
 
 test("a saved view is found by its name and opens the list with its filters", () => {
-  const views = [{ id: "v1", name: "failed, by reward", query: { status: ["FAILED"], tag: ["a", "b"] }, owner: "ada" }, { id: "v2", name: "mine", query: {}, owner: "bob" }] as unknown as RunView[];
-  assert.deepEqual(viewEntries(views, "reward failed"), [{ id: "v1", label: "failed, by reward", detail: "view of ada", to: "/runs?status=FAILED&tag=a&tag=b" }]);
+  const views = [{ id: "v1", name: "failed, by reward", query: { status: ["FAILED"], tag: ["a", "b"] }, columns: ["model"], owner: "ada" }, { id: "v2", name: "mine", query: {}, columns: null, owner: "bob" }] as unknown as RunView[];
+  assert.deepEqual(viewEntries(views, "reward failed"), [{ id: "v1", label: "failed, by reward", detail: "view of ada", to: "/runs?status=FAILED&tag=a&tag=b&columns=model" }]);
+});
+
+test("a template is found by name and description and opens the start form with its values", () => {
+  const templates = [{ id: "tpl_1", name: "nightly", ref: "nightly@2", description: "small model", of_team: true }, { id: "tpl_2", name: "weekly", ref: "weekly@1", description: "", of_team: false }] as Template[];
+  assert.deepEqual(templateEntries(templates, "small"), [{ id: "tpl_1", label: "nightly@2", detail: "small model", to: "/runs/new?template=nightly" }]);
+  assert.deepEqual(templateEntries(templates, "week").map(({ detail }) => detail), ["template"]);
 });
 
 test("a stored checkpoint is found by alias, run and step, and a deleted one is not", () => {

@@ -1,4 +1,4 @@
-import type { Checkpoint, Dataset, Run, RunView } from "../api/schema.d.ts";
+import type { Checkpoint, Dataset, Run, RunView, Template } from "../api/schema.d.ts";
 import { grouped, words } from "../common/format.ts";
 import { searchOf } from "../runs/saved-view-query.ts";
 
@@ -36,6 +36,14 @@ export function viewEntries(views: RunView[], query: string): Entry[] {
     .filter(({ name }) => matches(query, name))
     .slice(0, MAX_PER_GROUP)
     .map((view) => ({ id: view.id, label: view.name, detail: `view of ${view.owner}`, to: `/runs?${searchOf(view).toString()}` }));
+}
+
+/** Templates by name and description. Each opens the start form with its newest version. */
+export function templateEntries(templates: Template[], query: string): Entry[] {
+  return templates
+    .filter(({ name, description }) => matches(query, `${name} ${description}`))
+    .slice(0, MAX_PER_GROUP)
+    .map(({ id, name, ref, description, of_team: ofTeam }) => ({ id, label: ref, detail: description || (ofTeam ? "template of the team" : "template"), to: `/runs/new?template=${encodeURIComponent(name)}` }));
 }
 
 export function datasetEntries(datasets: Dataset[], query: string): Entry[] {

@@ -8,7 +8,7 @@ import { nextEntry, type Entry } from "./entries.ts";
 import classes from "./palette.module.css";
 import { useEntries } from "./use-entries.ts";
 
-/** Search over pages, runs, datasets and checkpoints, as a combobox with a list of results. */
+/** Search over pages, runs, templates, datasets and checkpoints, as a combobox with a list of results. */
 export function Palette({ onClose }: { onClose: () => void }) {
   const [query, setQuery] = useState("");
   const [chosen, setChosen] = useState<string>();
@@ -50,9 +50,9 @@ export function Palette({ onClose }: { onClose: () => void }) {
         <div className={classes.field}>
           <IconSearch size={17} stroke={1.8} aria-hidden />
           <input
-            data-autofocus type="text" role="combobox" aria-label="Search pages, runs, datasets and checkpoints" aria-expanded={entries.length > 0} aria-controls={listId}
+            data-autofocus type="text" role="combobox" aria-label="Search pages, runs, templates, datasets and checkpoints" aria-expanded={entries.length > 0} aria-controls={listId}
             aria-autocomplete="list" aria-activedescendant={active === undefined ? undefined : optionId(active.id)} autoComplete="off" spellCheck={false} maxLength={200}
-            placeholder="Search pages, runs, datasets, checkpoints" className={classes.input} value={query}
+            placeholder="Search pages, runs, templates, datasets, checkpoints" className={classes.input} value={query}
             onChange={(event) => { setQuery(event.currentTarget.value); setChosen(undefined); }} onKeyDown={onKeyDown}
           />
         </div>

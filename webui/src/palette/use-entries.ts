@@ -6,7 +6,7 @@ import * as queries from "../api/queries.ts";
 import { COMPARE, START, visiblePages, visibleParts } from "../app/pages.ts";
 import { readOnlyReason } from "../common/permission.ts";
 import { comparePath } from "../compare/compare-view.ts";
-import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, viewEntries, type EntryGroup } from "./entries.ts";
+import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, templateEntries, viewEntries, type EntryGroup } from "./entries.ts";
 
 const DEBOUNCE_MILLISECONDS = 150;
 const UPLOAD = { to: "/datasets/new", label: "Upload a dataset" };
@@ -23,18 +23,20 @@ export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: 
   const datasets = useQuery({ ...queries.datasets, enabled: query !== "" });
   const checkpoints = useQuery({ ...queries.allCheckpoints, enabled: query !== "" });
   const views = useQuery({ ...queries.savedViews, enabled: query !== "" });
+  const templates = useQuery({ ...queries.templates, enabled: query !== "" && mayStart });
   const isEmpty = query === "";
   const groups = [
     { name: "Pages", entries: pageEntries(mayStart ? [...pages, START, UPLOAD] : pages, query) },
     { name: isEmpty ? "Newest runs" : "Runs", entries: runEntries(runs.data?.pages[0]?.data ?? []) },
     { name: "Saved views", entries: isEmpty ? [] : viewEntries(views.data ?? [], query) },
+    { name: "Templates", entries: isEmpty || !mayStart ? [] : templateEntries(templates.data ?? [], query) },
     { name: "Datasets", entries: isEmpty ? [] : datasetEntries(datasets.data?.data ?? [], query) },
     { name: "Checkpoints", entries: isEmpty ? [] : checkpointEntries(checkpoints.data?.data ?? [], query) },
   ];
   return {
     groups: groups.filter(({ entries }) => entries.length > 0),
-    isSearching: settled !== query || [runs, views, datasets, checkpoints].some(({ isFetching }) => isFetching),
-    error: runs.error ?? views.error ?? datasets.error ?? checkpoints.error,
+    isSearching: settled !== query || [runs, views, templates, datasets, checkpoints].some(({ isFetching }) => isFetching),
+    error: runs.error ?? views.error ?? templates.error ?? datasets.error ?? checkpoints.error,
   };
 }
 

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { Run } from "../api/schema.d.ts";
@@ -9,11 +10,18 @@ import { hasEnded } from "./ended.ts";
 
 const ORDER = ["critical", "warning", "info"];
 
-/** Open alerts of an active run, most severe first, each with advice. */
-export function Alerts({ run }: { run: Run }) {
+/** Open alerts of an active run, most severe first, each with advice. Brief: their titles in one line. */
+export function Alerts({ run, isBrief = false }: { run: Run; isBrief?: boolean }) {
   const { data } = useQuery({ ...queries.runAlerts(run.id), enabled: !hasEnded(run.status) });
   const open = [...(data?.data ?? [])].sort((one, other) => ORDER.indexOf(one.severity) - ORDER.indexOf(other.severity));
   if (hasEnded(run.status) || open.length === 0) return null;
+  if (isBrief) {
+    return (
+      <div className={classes.brief} role="status" data-testid="alerts-brief">
+        <StatusBadge status={open[0]!.severity} /> <span>{open.map(({ title }) => title).join(" · ")}</span> <Link to="?">Advice</Link>
+      </div>
+    );
+  }
   return (
     <div className={classes.alerts} data-testid="alerts">
       {open.map((alert) => (

@@ -6,14 +6,14 @@ import { Link } from "react-router";
 import type { Run } from "../api/schema.d.ts";
 import { useDialog } from "../common/use-dialog.ts";
 import { comparePath, MAX_RUNS } from "../compare/compare-view.ts";
-import { COLUMNS, chosenColumns, type ColumnId } from "./run-columns.ts";
+import { COLUMNS, type ChosenColumn, type ColumnId } from "./run-columns.ts";
 import { stopPlan } from "./run-selection.ts";
 import classes from "./bulk-bar.module.css";
 
 const StopDialog = lazy(async () => ({ default: (await import("./bulk-dialogs.tsx")).StopDialog }));
 const TagDialog = lazy(async () => ({ default: (await import("./bulk-dialogs.tsx")).TagDialog }));
 
-type Props = { loaded: string; runs: Run[]; readOnly: string | null; onClear: () => void; columns: unknown; onColumn: ((id: ColumnId) => void) | null };
+type Props = { loaded: string; runs: Run[]; readOnly: string | null; onClear: () => void; columns: ChosenColumn[]; onColumn: ((id: ColumnId) => void) | null };
 
 /** Above the list: how many runs are loaded, or what can be done with the selected ones; and the choice of columns. */
 export function BulkBar({ loaded, runs, readOnly, onClear, columns, onColumn }: Props) {
@@ -49,8 +49,8 @@ export function BulkBar({ loaded, runs, readOnly, onClear, columns, onColumn }: 
   );
 }
 
-function ColumnMenu({ columns, onColumn }: { columns: unknown; onColumn: (id: ColumnId) => void }) {
-  const chosen = new Set(chosenColumns(columns).map((column) => column.id));
+function ColumnMenu({ columns, onColumn }: { columns: ChosenColumn[]; onColumn: (id: ColumnId) => void }) {
+  const chosen = new Set(columns.map((column) => column.id));
   return (
     <Menu position="bottom-end" width={210}>
       <Menu.Target><Button variant="subtle" color="gray" leftSection={<IconColumns3 size={14} />} className={classes.columns}>Columns</Button></Menu.Target>

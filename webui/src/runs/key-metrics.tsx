@@ -47,7 +47,7 @@ export function KeyMetrics({ run, metrics, isCompact = false }: { run: Run; metr
       </div>
       {isRl ? (
         <>
-          <KeyMetric label="Reward" about={["Mean reward of the trajectories in the last trained batch.", "concepts/objective"]} note={gain === null ? "of the last batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
+          <KeyMetric label="Reward" about={["Mean reward of the trajectories in the last trained batch, and how far the mean of the last 10 steps is from that of the first 10.", "concepts/objective"]} note={gain === null ? "of the last batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} since start`}>{number(last("reward/mean"), 3)}</KeyMetric>
           <KeyMetric label="Mean staleness" about={["Policy versions between the oldest token of a trajectory and its training, mean of the last trained batch.", "concepts/staleness"]} note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</KeyMetric>
           <KeyMetric label="Policy version" about={["Version of the newest trained weights. The engines may still use an older one.", "concepts/interruption"]} note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</KeyMetric>
           <KeyMetric about={["Tokens per second that the engines sample.", "reference/metrics"]} label={`Generated${rateSuffix}`} note="tokens/s">{number(rate("perf/generated_tokens_per_second"), 0)}</KeyMetric>

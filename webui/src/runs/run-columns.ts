@@ -35,6 +35,8 @@ export const COLUMNS = [
 
 export type ColumnId = (typeof COLUMNS)[number]["id"];
 
+export type ChosenColumn = Column & { id: ColumnId };
+
 export const DEFAULT_COLUMNS: ColumnId[] = ["status", "progress", "curve", "reward", "staleness", "elapsed", "created"];
 
 /** The name column: never narrower than this many pixels. */
@@ -42,7 +44,7 @@ export const NAME_WIDTH = 260;
 export const CHECKBOX_WIDTH = 38;
 
 /** The chosen columns in the order of `COLUMNS`. Ids that are none, as of an older version, are dropped. */
-export function chosenColumns(stored: unknown): (Column & { id: ColumnId })[] {
+export function chosenColumns(stored: unknown): ChosenColumn[] {
   const ids = new Set<unknown>(Array.isArray(stored) ? stored : DEFAULT_COLUMNS);
   return COLUMNS.filter((column) => ids.has(column.id));
 }

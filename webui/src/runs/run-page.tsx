@@ -40,7 +40,7 @@ export function RunPage() {
       <Header run={run} />
       <ProblemNotice error={metricsError} />
       {isFailure(run) && <FailurePanel run={run} isBrief={isCompact} />}
-      <Alerts run={run} />
+      <Alerts run={run} isBrief={isCompact} />
       <StalenessNotice run={run} />
       <KeyMetrics run={run} metrics={metrics} isCompact={isCompact} />
       <RunTabs run={run} metrics={metrics} />

@@ -11,7 +11,7 @@ import { PageHeader, Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { BulkBar } from "./bulk-bar.tsx";
 import { RunCards } from "./run-cards.tsx";
-import { chosenColumns, DEFAULT_COLUMNS, toggled } from "./run-columns.ts";
+import { chosenColumns, DEFAULT_COLUMNS, toggled, type ChosenColumn, type ColumnId } from "./run-columns.ts";
 import { chips, isFiltered, listQuery, QUICK_FILTERS, withQuickFilter, without } from "./run-list-view.ts";
 import { moveActive, toggleRow } from "./run-selection.ts";
 import { RunsTable } from "./runs-table.tsx";
@@ -28,6 +28,15 @@ export function RunsPage() {
   const [search, setSearch] = useSearchParams();
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const name = search.get("name") ?? "";
+  const [stored, setStored] = useLocalStorage<unknown>({ key: "oolong.runs.columns", defaultValue: DEFAULT_COLUMNS, getInitialValueInEffect: false });
+  const inAddress = search.get("columns");
+  const columns = useMemo(() => chosenColumns(inAddress?.split(",") ?? stored), [inAddress, stored]);
+  // The choice stays for the next visit, and the address shows it to whom it is sent.
+  const toggleColumn = (id: ColumnId) => {
+    const chosen = toggled(columns.map((column) => column.id), id);
+    setStored(chosen);
+    set("columns", chosen.join());
+  };
   const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
   return (
     <>
@@ -37,12 +46,12 @@ export function RunsPage() {
           <SegmentedControl value={search.get("condition") ?? search.get("status") ?? ""} onChange={(value) => setSearch((old) => withQuickFilter(old, value), { replace: true })} data={QUICK_FILTERS} />
         </div>
         <NameSearch name={name} onSearch={(typed) => set("name", typed)} />
-        <SavedViews search={search} onOpen={(view) => setSearch(view)} />
+        <SavedViews search={search} columns={columns.map(({ id }) => id)} onOpen={(view) => setSearch(view)} />
         {chips(search).map((chip) => (
           <Button key={`${chip.name}=${chip.value}`} variant="light" rightSection={<IconX size={12} />} onClick={() => setSearch((old) => without(old, chip.name, chip.value), { replace: true })} aria-label={`Remove filter: ${chip.name} ${chip.value}`}>{chip.label}</Button>
         ))}
       </div>
-      <RunList search={search} readOnly={readOnly} onSort={(sort) => set("sort", sort)} />
+      <RunList search={search} readOnly={readOnly} columns={columns} onColumn={toggleColumn} onSort={(sort) => set("sort", sort)} />
     </>
   );
 }
@@ -66,13 +75,13 @@ function NameSearch({ name, onSearch }: { name: string; onSearch: (typed: string
   return <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" className={classes.search} value={typed} onChange={(event) => type(event.currentTarget.value)} />;
 }
 
-function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOnly: string | null; onSort: (sort: string) => void }) {
+type RunListProps = { search: URLSearchParams; readOnly: string | null; columns: ChosenColumn[]; onColumn: (id: ColumnId) => void; onSort: (sort: string) => void };
+
+function RunList({ search, readOnly, columns, onColumn, onSort }: RunListProps) {
   const filter = listQuery(search);
   const listKey = JSON.stringify(filter);
   const query = useRunList(filter);
   const isPhone = useMediaQuery(PHONE, undefined, { getInitialValueInEffect: false });
-  const [stored, setStored] = useLocalStorage<string[]>({ key: "oolong.runs.columns", defaultValue: DEFAULT_COLUMNS, getInitialValueInEffect: false });
-  const columns = useMemo(() => chosenColumns(stored), [stored]);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [anchor, setAnchor] = useState<number | null>(null);
   const [active, setActive] = useState<number | null>(null);
@@ -112,7 +121,7 @@ function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOn
           <>
             <BulkBar
               loaded={`${runs.length} ${runs.length === 1 ? "run" : "runs"}${more}`} runs={chosen} readOnly={readOnly} onClear={clear}
-              columns={stored} onColumn={isPhone ? null : (id) => setStored((old) => toggled(old, id))}
+              columns={columns} onColumn={isPhone ? null : onColumn}
             />
             {isStale && <Button variant="light" fullWidth radius={0} leftSection={<IconRefresh size={14} />} loading={query.isRefetching && !isFetchingNextPage} onClick={() => void query.refetch()}>The list has changed. Load it again.</Button>}
             {isPhone

@@ -7,7 +7,7 @@ import { useNavigate, useNavigationType } from "react-router";
 import type { Run } from "../api/schema.d.ts";
 import { useNow } from "../common/use-now.ts";
 import { CELLS, RunName } from "./run-cells.tsx";
-import { CHECKBOX_WIDTH, tableWidth, type Column, type ColumnId } from "./run-columns.ts";
+import { CHECKBOX_WIDTH, tableWidth, type ChosenColumn, type Column } from "./run-columns.ts";
 import { nextSort, sortDirection } from "./run-list-view.ts";
 import classes from "./runs-table.module.css";
 import type { Curve } from "./sparkline.ts";
@@ -19,7 +19,7 @@ const offsets = new Map<string, number>();
 
 export type RunsTableProps = {
   runs: Run[];
-  columns: (Column & { id: ColumnId })[];
+  columns: ChosenColumn[];
   curves: Map<string, Curve>;
   sort: string;
   selected: ReadonlySet<string>;

@@ -9,23 +9,30 @@ import { Confirm } from "../common/confirm.tsx";
 import { ProblemNotice } from "../common/notices.tsx";
 import { viewQuery } from "./saved-view-query.ts";
 
-export function SaveDialog({ search, own, onClose }: { search: URLSearchParams; own: RunView[]; onClose: () => void }) {
+type SaveProps = { search: URLSearchParams; columns: string[]; own: RunView[]; onClose: () => void };
+
+export function SaveDialog({ search, columns, own, onClose }: SaveProps) {
   const [name, setName] = useState("");
+  const [withColumns, setWithColumns] = useState(true);
   const [shared, setShared] = useState(false);
   const replaced = own.find((view) => view.name === name.trim());
   const client = useQueryClient();
   const save = useMutation({
-    mutationFn: (query: Record<string, string[]>) => (replaced === undefined
-      ? post("/api/v1/saved-views", { body: { name: name.trim(), query, shared } })
-      : patch("/api/v1/saved-views/{view_id}", { path: { view_id: replaced.id }, body: { query, shared } })),
+    mutationFn: (query: Record<string, string[]>) => {
+      const shown = { query, shared, columns: withColumns ? columns : null };
+      return replaced === undefined
+        ? post("/api/v1/saved-views", { body: { name: name.trim(), ...shown } })
+        : patch("/api/v1/saved-views/{view_id}", { path: { view_id: replaced.id }, body: shown });
+    },
     onSuccess: async () => { await client.invalidateQueries({ queryKey: queries.savedViews.queryKey }); onClose(); },
   });
   return (
-    <Modal opened onClose={onClose} title="Save these filters">
+    <Modal opened onClose={onClose} title="Save the filters and the order of the list">
       <form onSubmit={(event) => { event.preventDefault(); save.mutate(viewQuery(search)); }}>
         <Stack gap="sm">
           <ProblemNotice error={save.error} />
           <TextInput label="Name" required maxLength={120} value={name} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+          <Checkbox label="With the columns that are shown now" checked={withColumns} onChange={(event) => setWithColumns(event.currentTarget.checked)} />
           <Checkbox label="Everybody in the project sees it; only you can change it" checked={shared} onChange={(event) => setShared(event.currentTarget.checked)} />
           {replaced !== undefined && <Text size="sm">Replaces your view “{replaced.name}”.</Text>}
           <Group justify="flex-end" gap={8}>

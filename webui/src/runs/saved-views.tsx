@@ -12,10 +12,10 @@ const SaveDialog = lazy(() => import("./saved-view-dialogs.tsx").then(({ SaveDia
 const RenameDialog = lazy(() => import("./saved-view-dialogs.tsx").then(({ RenameDialog }) => ({ default: RenameDialog })));
 const RemoveDialog = lazy(() => import("./saved-view-dialogs.tsx").then(({ RemoveDialog }) => ({ default: RemoveDialog })));
 
-type Props = { search: URLSearchParams; onOpen: (search: URLSearchParams) => void };
+type Props = { search: URLSearchParams; columns: string[]; onOpen: (search: URLSearchParams) => void };
 
-/** The saved filters and order of the run list: open one, save those of the page, or rename and delete one's own. */
-export function SavedViews({ search, onOpen }: Props) {
+/** The saved filters, orders and columns of the run list: open one, save those of the page, or rename and delete one's own. */
+export function SavedViews({ search, columns, onOpen }: Props) {
   const { data, error } = useQuery(queries.savedViews);
   const me = useQuery(queries.me).data?.user?.username;
   const dialog = useDialog<{ save: true } | { rename: RunView } | { remove: RunView }>();
@@ -37,14 +37,14 @@ export function SavedViews({ search, onOpen }: Props) {
             </Menu.Item>
           ))}
           <Menu.Divider />
-          <Menu.Item onClick={() => dialog.show({ save: true })}>Save these filters</Menu.Item>
+          <Menu.Item onClick={() => dialog.show({ save: true })}>Save this view</Menu.Item>
           {current !== undefined && current.owner === me && <Menu.Item leftSection={<IconPencil size={14} />} onClick={() => dialog.show({ rename: current })}>Rename “{current.name}”</Menu.Item>}
           {current !== undefined && current.owner === me && <Menu.Item color="red" leftSection={<IconTrash size={14} />} onClick={() => dialog.show({ remove: current })}>Delete “{current.name}”</Menu.Item>}
         </Menu.Dropdown>
       </Menu>
       <Suspense fallback={null}>
         {dialog.shown !== null && ("save" in dialog.shown
-          ? <SaveDialog search={search} own={views.filter((view) => view.owner === me)} onClose={dialog.close} />
+          ? <SaveDialog search={search} columns={columns} own={views.filter((view) => view.owner === me)} onClose={dialog.close} />
           : "rename" in dialog.shown ? <RenameDialog view={dialog.shown.rename} onClose={dialog.close} /> : <RemoveDialog view={dialog.shown.remove} onClose={dialog.close} />)}
       </Suspense>
     </>

@@ -12,13 +12,29 @@ export function mergePatch(from: Json, to: Json): Json {
   return Object.fromEntries([...removed, ...written]);
 }
 
-/** The spec with the values of a template in place of its own; null takes a value away (RFC 7396). */
+/** Fields of a section that exclude each other. */
+const EXCLUSIVE: Record<string, [string, string]> = { model: ["base_model", "checkpoint"], reward: ["name", "function"], workflow: ["name", "function"] };
+
+/** The spec with the values of a template in place of its own, and without those that they exclude. */
 export function withTemplate(spec: Json, template: Json): Json {
-  const merged: Json = { ...spec };
-  for (const [key, value] of Object.entries(template)) {
-    const inner = object(value);
-    if (value === null) delete merged[key];
-    else merged[key] = inner === null ? value : withTemplate(object(merged[key]) ?? {}, inner);
+  const kept: Json = { ...spec };
+  for (const [section, pair] of Object.entries(EXCLUSIVE)) {
+    const [own, given] = [object(kept[section]), object(template[section])];
+    const named = pair.find((field) => (given?.[field] ?? null) !== null);
+    if (own === null || named === undefined || (own[named] ?? null) !== null) continue;
+    // Options belong to the name or function that they replace.
+    kept[section] = Object.fromEntries(Object.entries(own).filter(([field]) => !pair.includes(field) && (section === "model" || field !== "options")));
   }
-  return merged;
+  return merged(kept, template);
+}
+
+/** RFC 7396: null takes a value away. */
+function merged(spec: Json, patch: Json): Json {
+  const result: Json = { ...spec };
+  for (const [key, value] of Object.entries(patch)) {
+    const inner = object(value);
+    if (value === null) delete result[key];
+    else result[key] = inner === null ? value : merged(object(result[key]) ?? {}, inner);
+  }
+  return result;
 }

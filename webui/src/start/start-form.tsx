@@ -12,7 +12,6 @@ import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { count, titleOf } from "./faults.ts";
-import { withTemplate } from "./merge-patch.ts";
 import { OriginCards } from "./origin-cards.tsx";
 import { needsCheckpoint, ORIGINS, presetsOf, specFor, defaultPreset, type Available, type Origin } from "./origins.ts";
 import { PresetSelect } from "./preset-select.tsx";
@@ -157,7 +156,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
       <p className="visually-hidden" role="status">{errors.length > 0 ? `${count(errors.length, "error")}, first: ${titleOf(errors[0]!.pointer)}` : ""}</p>
       {hasTemplates && (
         <Suspense fallback={null}>
-          <TemplatesDialog spec={state.spec} readOnly={readOnly !== null} onUse={(template) => setState((old) => stateOf(withTemplate(old.spec, template.spec as Json)))} onClose={() => setTemplates(false)} />
+          <TemplatesDialog spec={state.spec} readOnly={readOnly !== null} onUse={(spec) => setState(stateOf(spec))} onClose={() => setTemplates(false)} />
         </Suspense>
       )}
       {isCopying && <Suspense fallback={null}><CopyAs state={state} onClose={() => setCopying(false)} /></Suspense>}

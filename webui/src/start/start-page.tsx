@@ -1,4 +1,5 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { Link, useSearchParams } from "react-router";
 
 import { post } from "../api/http.ts";
@@ -14,9 +15,12 @@ import { inOrder, withoutDefaults } from "./spec-order.ts";
 import { StartForm, type Start } from "./start-form.tsx";
 import classes from "./start-page.module.css";
 
+const FromTemplate = lazy(() => import("./from-template.tsx"));
+
 /** The page begins with a draft, with the spec of another run, or with a preset for the data, the demo or a checkpoint. */
 export function StartPage() {
   const [search] = useSearchParams();
+  const template = search.get("template");
   const draftId = search.get("draft");
   const sourceId = draftId ?? search.get("from");
   const presets = useQuery(queries.presets);
@@ -46,7 +50,11 @@ export function StartPage() {
       )}
       {source.data !== undefined
         ? <StartForm key={source.data.id} presets={usable} available={available} initial={startFrom(source.data, isDraft, usable, search)} source={from} draft={isDraft ? source.data : null} />
-        : <FromPreset presets={usable} available={available} search={search} />}
+        : template === null ? <FromPreset presets={usable} available={available} search={search} /> : (
+          <Suspense fallback={<Waiting />}>
+            <FromTemplate key={template} reference={template}>{(fill) => <FromPreset presets={usable} available={available} search={search} fill={fill} />}</FromTemplate>
+          </Suspense>
+        )}
     </>
   );
 }
@@ -69,14 +77,16 @@ function startFrom(run: RunDetail, isDraft: boolean, presets: Preset[], search: 
   return { origin: originOfSpec(presets, spec), preset: "", spec };
 }
 
-function FromPreset({ presets, available, search }: { presets: Preset[]; available: Available; search: URLSearchParams }) {
+type FromPresetProps = { presets: Preset[]; available: Available; search: URLSearchParams; fill?: (spec: Json) => Json };
+
+function FromPreset({ presets, available, search, fill = (spec) => spec }: FromPresetProps) {
   const wanted = presets.find(({ name }) => name === search.get("preset"));
   const origin = originIn(search, wanted, presets, available);
   const found = useQuery({ ...presetToStart(origin, presets, available), enabled: wanted === undefined });
   if (found.error !== null) return <ProblemNotice error={found.error} retry={() => void found.refetch()} />;
   if (wanted === undefined && found.data === undefined) return <Waiting label="Choosing a preset" />;
   const preset = wanted ?? found.data ?? undefined;
-  const spec = withParams(preset === undefined ? { name: "" } : specFor(origin, preset, presets, available), search);
+  const spec = withParams(fill(preset === undefined ? { name: "" } : specFor(origin, preset, presets, available)), search);
   return <StartForm presets={presets} available={available} initial={{ origin, preset: preset?.name ?? "", spec }} source={null} draft={null} />;
 }
 

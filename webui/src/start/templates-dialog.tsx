@@ -1,17 +1,19 @@
-import { Button, Checkbox, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Button, Modal, Select, Stack } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { post, remove } from "../api/http.ts";
+import { remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Template } from "../api/schema.d.ts";
 import { Confirm } from "../common/confirm.tsx";
 import { ago } from "../common/format.ts";
 import type { Json } from "../common/json.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
+import { withTemplate } from "./merge-patch.ts";
+import { SaveTemplate } from "./save-template.tsx";
 import classes from "./templates-dialog.module.css";
 
-type Props = { spec: Json; readOnly: boolean; onUse: (template: Template) => void; onClose: () => void };
+type Props = { spec: Json; readOnly: boolean; onUse: (spec: Json) => void; onClose: () => void };
 
 /** The templates of the project and the team: begin with one, keep the spec of the page as one, or delete one. */
 export default function TemplatesDialog({ spec, readOnly, onUse, onClose }: Props) {
@@ -22,23 +24,33 @@ export default function TemplatesDialog({ spec, readOnly, onUse, onClose }: Prop
         <ProblemNotice error={error} retry={() => void refetch()} />
         {data === undefined ? error === null && <Waiting label="Loading templates" /> : data.length === 0
           ? <Empty title="No templates yet">A template is a spec under a name, with versions. Runs of the project begin with it.</Empty>
-          : <ul className={classes.list} aria-label="Templates">{data.map((template) => <Row key={template.id} template={template} readOnly={readOnly} onUse={() => { onUse(template); onClose(); }} />)}</ul>}
-        {!readOnly && data !== undefined && <SaveForm spec={spec} templates={data} />}
+          : <ul className={classes.list} aria-label="Templates">{data.map((template) => <Row key={template.id} template={template} readOnly={readOnly} onUse={(values) => { onUse(withTemplate(spec, values)); onClose(); }} />)}</ul>}
+        {!readOnly && data !== undefined && <SaveTemplate title="Keep this spec as a template" spec={spec} templates={data} />}
       </Stack>
     </Modal>
   );
 }
 
-function Row({ template, readOnly, onUse }: { template: Template; readOnly: boolean; onUse: () => void }) {
+/** A template with the choice of its version. Versions never change, so an older one gives the runs of then. */
+function Row({ template, readOnly, onUse }: { template: Template; readOnly: boolean; onUse: (spec: Json) => void }) {
   const [isAsking, setAsking] = useState(false);
+  const newest = template.versions.at(-1)!;
+  const [number, setNumber] = useState<number | null>(null); // null: the newest, also after one was added
+  const version = template.versions.find((one) => one.number === number) ?? newest;
   return (
     <li>
       <div className={classes.text}>
-        <strong>{template.ref}</strong> {template.of_team && <span className={classes.faint}>of the team</span>}
+        <strong>{template.name}@{version.number}</strong> {template.of_team && <span className={classes.faint}>of the team</span>}
         {template.description !== "" && <p>{template.description}</p>}
-        <p className={classes.faint}>by {template.created_by}, {ago(template.created_at)}</p>
+        <p className={classes.faint}>by {template.created_by}, {ago(version.created_at)}</p>
       </div>
-      <Button size="compact-sm" variant="default" onClick={onUse} aria-label={`Use ${template.name}`}>Use</Button>
+      {template.versions.length > 1 && (
+        <Select
+          aria-label={`Version of ${template.name}`} w={132} allowDeselect={false} value={String(version.number)} onChange={(value) => setNumber(Number(value))}
+          data={template.versions.toReversed().map((one) => ({ value: String(one.number), label: `Version ${one.number}${one === newest ? ", newest" : ""}` }))}
+        />
+      )}
+      <Button size="compact-sm" variant="default" onClick={() => onUse(version.spec as Json)} aria-label={`Use ${template.name}`}>Use</Button>
       {!readOnly && <Button size="compact-sm" variant="subtle" color="red" onClick={() => setAsking(true)} aria-label={`Delete ${template.name}`}>Delete</Button>}
       {isAsking && (
         <Confirm
@@ -49,30 +61,5 @@ function Row({ template, readOnly, onUse }: { template: Template; readOnly: bool
         </Confirm>
       )}
     </li>
-  );
-}
-
-function SaveForm({ spec, templates }: { spec: Json; templates: Template[] }) {
-  const [name, setName] = useState("");
-  const [description, setDescription] = useState("");
-  const [forTeam, setForTeam] = useState(false);
-  const client = useQueryClient();
-  const existing = templates.find((template) => template.name === name.trim());
-  const save = useMutation({
-    mutationFn: () => (existing === undefined
-      ? post("/api/v1/run-templates", { body: { name: name.trim(), description, spec, for_team: forTeam } })
-      : post("/api/v1/run-templates/{template_id}/versions", { path: { template_id: existing.id }, body: { spec } })),
-    onSuccess: async () => { setName(""); setDescription(""); await client.invalidateQueries({ queryKey: queries.templates.queryKey }); },
-  });
-  return (
-    <form className={classes.form} onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>
-      <Text size="sm" fw={600}>Keep this spec as a template</Text>
-      <ProblemNotice error={save.error} />
-      <TextInput label="Name" description="small letters, digits and -" required value={name} maxLength={61} onChange={(event) => setName(event.currentTarget.value)} />
-      {existing === undefined && <TextInput label="Description" value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}
-      {existing === undefined && <Checkbox label="For every project of the team" checked={forTeam} onChange={(event) => setForTeam(event.currentTarget.checked)} />}
-      {existing !== undefined && <Text size="sm">Adds version {existing.versions.length + 1} of {existing.name}.</Text>}
-      <Group justify="flex-end"><Button type="submit" variant="default" loading={save.isPending} disabled={name.trim() === ""}>{existing === undefined ? "Save template" : "Add version"}</Button></Group>
-    </form>
   );
 }

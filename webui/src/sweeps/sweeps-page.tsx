@@ -25,7 +25,7 @@ export function SweepsPage() {
   const create = readOnly === null && <Button component={Link} to="/sweeps/new" leftSection={<IconPlus size={14} />}>New sweep</Button>;
   return (
     <>
-      <PageHeader title="Sweeps" aside={create}>A sweep runs one spec many times with some fields changed, a few runs at a time, and keeps the best.</PageHeader>
+      <PageHeader title="Sweeps" aside={list.length > 0 && create}>A sweep runs one spec many times with some fields changed, a few runs at a time, and keeps the best.</PageHeader>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <Panel flush>
         {query.isPending ? <Waiting /> : query.data === undefined ? null : list.length === 0 ? (

@@ -25,7 +25,7 @@ class AsyncViews(AsyncResource):
         return await self._send(get("saved-views/{}", models.RunView, view_id))
 
     async def update(self, view_id: str, **fields: Any) -> models.RunView:
-        """Change name, query or shared of a view of one's own."""
+        """Change name, query, shared or columns of a view of one's own."""
         return await self._send(patch("saved-views/{}", models.RunView, view_id, body=fields))
 
     async def delete(self, view_id: str) -> None:

@@ -1312,6 +1312,7 @@ class RunView(ApiModel):
     name: str
     query: dict[str, list[str]]
     shared: bool
+    columns: list[str] | None = None
     owner: str
     created_at: datetime
     updated_at: datetime

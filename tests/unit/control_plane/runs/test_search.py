@@ -254,6 +254,17 @@ def test_a_view_of_what_no_list_takes_is_refused(alice: Any, query: dict[str, An
     assert alice.get("/saved-views").json()["data"] == []
 
 
+def test_a_view_keeps_the_columns_of_the_list(alice: Any) -> None:
+    columns = ["status", "model"]
+    made = alice.post("/saved-views", {"name": "models", "query": {}, "columns": columns}).json()
+    assert alice.get(f"/saved-views/{made['id']}").json()["columns"] == columns
+    changed = alice.call("PATCH", f"/saved-views/{made['id']}", {"columns": None}).json()
+    assert changed["columns"] is None
+    assert alice.post("/saved-views", {"name": "without", "query": {}}).json()["columns"] is None
+    refused = alice.post("/saved-views", {"name": "odd", "query": {}, "columns": ["Not a column"]})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/columns/0")
+
+
 def test_an_older_evaluation_stays_and_an_older_step_does_not(alice: Any) -> None:
     row = Run.objects.get(pk=alice.run()["id"])
     with transaction.atomic():

@@ -248,6 +248,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent/leave": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Leave the pool
+         * @description The credential of the node ends. 409 `node_in_use` while a run needs the node.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["agent_leave"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agent/model-checks/{check_id}/begin": {
         parameters: {
             query?: never;
@@ -4585,6 +4607,16 @@ export interface components {
             peer_address: string;
             /** @default  */
             peer_network: string;
+            /** @default manual */
+            provider: components["schemas"]["AgentProvider"];
+            /** @default  */
+            provider_job: string;
+            /** @default  */
+            partition: string;
+            /** @default  */
+            account: string;
+            /** @default null */
+            ends_at: number | null;
         };
         /**
          * JobIsolation
@@ -4648,6 +4680,12 @@ export interface components {
             certificate: string;
             private_key: string;
         };
+        /**
+         * Provider
+         * @description What has started the agent of a node.
+         * @enum {unknown}
+         */
+        AgentProvider: "kubernetes" | "local" | "manual" | "slurm";
         /**
          * RuntimeOverrides
          * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
@@ -4962,8 +5000,12 @@ export interface components {
         CalendarState: "upcoming" | "active" | "ended";
         CanonicalRow: {
             messages: components["schemas"]["Message"][];
+            /** @description empty without an answer column */
             answer: string;
             completion: string | null;
+            /** @description the better completion of a preference pair */
+            chosen?: components["schemas"]["Message"][] | null;
+            rejected?: components["schemas"]["Message"][] | null;
             split: string;
             /** @description which collection the row comes from, or empty */
             source: string;
@@ -5103,7 +5145,7 @@ export interface components {
             checkpoint?: string;
         };
         /** @enum {string} */
-        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "budget" | "delayed";
+        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "reserved" | "maintenance" | "budget" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -6025,8 +6067,13 @@ export interface components {
         };
         Mapping: {
             prompt_column: string;
-            answer_column: string;
+            /** @description what the reward compares with; only preference pairs may have none */
+            answer_column?: string | null;
             completion_column?: string | null;
+            /** @description the better completion of a preference pair: a text, or chat messages */
+            chosen_column?: string | null;
+            /** @description the worse completion */
+            rejected_column?: string | null;
             split_column?: string | null;
             /** @description names the collection that a row comes from; a run can weight them (dataset.weights) */
             source_column?: string | null;
@@ -6042,8 +6089,13 @@ export interface components {
         };
         MappingRequest: {
             prompt_column: string;
-            answer_column: string;
+            /** @description what the reward compares with; only preference pairs may have none */
+            answer_column?: string | null;
             completion_column?: string | null;
+            /** @description the better completion of a preference pair: a text, or chat messages */
+            chosen_column?: string | null;
+            /** @description the worse completion */
+            rejected_column?: string | null;
             split_column?: string | null;
             /** @description names the collection that a row comes from; a run can weight them (dataset.weights) */
             source_column?: string | null;
@@ -6336,6 +6388,19 @@ export interface components {
             job_isolation_reason: string;
             /** @description engines of a run may be on nodes of the pool with the same peer network; empty: on none but this one */
             peer_network: string;
+            /** @description what has started the agent */
+            provider: components["schemas"]["ProviderEnum"];
+            /** @description ID of the Slurm job, or name of the pod; else empty */
+            provider_job: string;
+            /** @description of the Slurm job; else empty */
+            partition: string;
+            /** @description of the Slurm job; else empty */
+            account: string;
+            /**
+             * Format: date-time
+             * @description when the provider ends the node, which is drained before; null: not known, or never
+             */
+            ends_at: string | null;
             /** @description number of slots */
             slots: number;
             /**
@@ -6748,6 +6813,8 @@ export interface components {
             has_more: boolean;
         };
         /** @enum {string} */
+        ProviderEnum: "manual" | "local" | "slurm" | "kubernetes";
+        /** @enum {string} */
         PurposeEnum: "dataset" | "model";
         QuarantineRequest: {
             /** @description shown on the node until it is released */
@@ -6759,6 +6826,10 @@ export interface components {
             name: string;
             priority: number;
             slots_needed: number;
+            /** @description cuda or cpu; empty: any */
+            device: string;
+            /** @description null when no plan has seen it yet, and for another team's run unless you manage the pool. never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; reserved: slots are free, and reserved for a team for a time; maintenance: slots are free, and their node is maintained or ends soon; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
+            code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             why: string;
             position: number;
             /** @description when it starts, as of the last 15 seconds */
@@ -6799,8 +6870,12 @@ export interface components {
         RelationEnum: "clone" | "fork" | "retry";
         Rendered: {
             messages: components["schemas"]["Message"][];
+            /** @description empty without an answer column */
             answer: string;
             completion: string | null;
+            /** @description the better completion of a preference pair */
+            chosen?: components["schemas"]["Message"][] | null;
+            rejected?: components["schemas"]["Message"][] | null;
             split: string;
             /** @description which collection the row comes from, or empty */
             source: string;
@@ -7094,7 +7169,7 @@ export interface components {
             staleness: components["schemas"]["Staleness"] | null;
         };
         /** @enum {string} */
-        RunKind: "rl" | "sft" | "eval" | "reward_test" | "playground";
+        RunKind: "rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground";
         RunModel: {
             id: string;
             name: string;
@@ -7123,6 +7198,8 @@ export interface components {
                 [key: string]: string[];
             };
             shared: boolean;
+            /** @description columns of the run list that the dashboard shows with it; null: those that the reader has chosen */
+            columns: string[] | null;
             owner: string;
             /** Format: date-time */
             created_at: string;
@@ -7142,6 +7219,8 @@ export interface components {
             };
             /** @description visible to the whole project; only its owner can change it */
             shared?: boolean;
+            /** @description columns of the run list that the dashboard shows with it; null: those that the reader has chosen */
+            columns?: string[] | null;
         };
         SavedViewPatchRequest: {
             name?: string;
@@ -7149,6 +7228,8 @@ export interface components {
                 [key: string]: unknown;
             };
             shared?: boolean;
+            /** @description columns of the run list that the dashboard shows with it; null: those that the reader has chosen */
+            columns?: string[] | null;
         };
         /** @enum {string} */
         ScaleEnum: "linear" | "log";
@@ -8081,6 +8162,10 @@ export interface components {
             with_completion: {
                 [key: string]: number;
             };
+            /** @description split → rows with a chosen and a rejected completion */
+            with_pair: {
+                [key: string]: number;
+            };
             /** @description split → source → rows; empty without a source column */
             sources: {
                 [key: string]: {
@@ -8102,7 +8187,7 @@ export interface components {
         WaitExplanation: {
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
-            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; reserved: slots are free, and reserved for a team for a time; maintenance: slots are free, and their node is maintained or ends soon; budget: the month's budget of its team or project is used up; delayed: a retry that waits for its time */
             code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             /** @description why it waits; empty when it starts now */
             message: string;
@@ -8250,11 +8335,11 @@ export interface components {
         };
         RunSpec: {
             /**
-             * @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
+             * @description rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of completions; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
              * @default rl
              * @enum {string}
              */
-            kind: "rl" | "sft" | "eval" | "reward_test" | "playground";
+            kind: "rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground";
             /** @description shown in lists */
             name: string;
             model: components["schemas"]["RunSpecModelSection"];
@@ -8428,6 +8513,28 @@ export interface components {
              *     }
              */
             sft: components["schemas"]["RunSpecSftSection"];
+            /**
+             * @default {
+             *       "steps": 500,
+             *       "batch_size": 64,
+             *       "beta": 0.1,
+             *       "label_smoothing": 0,
+             *       "length_normalized": false,
+             *       "learning_rate": 5e-7,
+             *       "warmup_steps": 20,
+             *       "final_learning_rate_fraction": 0.1,
+             *       "adam_betas": [
+             *         0.9,
+             *         0.95
+             *       ],
+             *       "weight_decay": 0,
+             *       "max_grad_norm": 1,
+             *       "validation_split": null,
+             *       "validation_rows": 256,
+             *       "validate_every_steps": 50
+             *     }
+             */
+            dpo: components["schemas"]["RunSpecDpoSection"];
             /** @default null */
             reward_test: components["schemas"]["RunSpecRewardTestSection"] | null;
             /** @default null */
@@ -8665,6 +8772,85 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @description Direct preference optimization (arXiv 2305.18290) on the `chosen` and `rejected` columns. */
+        RunSpecDpoSection: {
+            /**
+             * @description optimizer steps
+             * @default 500
+             */
+            steps: number;
+            /**
+             * @description pairs per optimizer step
+             * @default 64
+             */
+            batch_size: number;
+            /**
+             * @description weight of a log-probability ratio to the reference model, the initial weights: a large one keeps the policy near them
+             * @default 0.1
+             */
+            beta: number;
+            /**
+             * @description share of pairs that are expected to be labeled the wrong way round (conservative DPO)
+             * @default 0
+             */
+            label_smoothing: number;
+            /**
+             * @description divide a completion's log-probability ratio by its tokens (arXiv 2411.15124), so that long completions do not weigh more; takes a beta of about 5
+             * @default false
+             */
+            length_normalized: boolean;
+            /**
+             * @description peak AdamW learning rate
+             * @default 5e-7
+             */
+            learning_rate: number;
+            /**
+             * @description steps of linear warm-up
+             * @default 20
+             */
+            warmup_steps: number;
+            /**
+             * @description linear decay to this share of the peak
+             * @default 0.1
+             */
+            final_learning_rate_fraction: number;
+            /**
+             * @description AdamW betas
+             * @default [
+             *       0.9,
+             *       0.95
+             *     ]
+             */
+            adam_betas: [
+                number,
+                number
+            ];
+            /**
+             * @description AdamW weight decay
+             * @default 0
+             */
+            weight_decay: number;
+            /**
+             * @description gradients are clipped to this norm
+             * @default 1
+             */
+            max_grad_norm: number;
+            /**
+             * @description held-out pairs for loss and accuracy; none turns validation off
+             * @default null
+             */
+            validation_split: string | null;
+            /**
+             * @description pairs of that split used, from its first
+             * @default 256
+             */
+            validation_rows: number;
+            /**
+             * @description steps between two validations; the last step is validated too
+             * @default 50
+             */
+            validate_every_steps: number;
+        };
         /** @description Scores a held-out split at a pinned version, on an idle slot or a leased engine; never in gate or ledger. */
         RunSpecEvaluationSection: {
             /**
@@ -8857,7 +9043,7 @@ export interface components {
              */
             checkpoint: string | null;
             /**
-             * @description train adapters instead of all weights; kind: rl and kind: sft
+             * @description train adapters instead of all weights; kinds rl, sft and dpo
              * @default null
              */
             lora: components["schemas"]["RunSpecLoraSection"] | null;
@@ -9420,10 +9606,10 @@ export interface components {
         };
         RunSpecPart: {
             /**
-             * @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
+             * @description rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of completions; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own
              * @enum {string}
              */
-            kind?: "rl" | "sft" | "eval" | "reward_test" | "playground";
+            kind?: "rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground";
             /** @description shown in lists */
             name?: string;
             model?: components["schemas"]["RunSpecModelSection"];
@@ -9438,6 +9624,7 @@ export interface components {
             checkpoint?: components["schemas"]["RunSpecCheckpointSection"];
             evaluation?: components["schemas"]["RunSpecEvaluationSection"] | null;
             sft?: components["schemas"]["RunSpecSftSection"];
+            dpo?: components["schemas"]["RunSpecDpoSection"];
             reward_test?: components["schemas"]["RunSpecRewardTestSection"] | null;
             playground?: components["schemas"]["RunSpecPlaygroundSection"] | null;
             budget?: components["schemas"]["RunSpecBudgetSection"];
@@ -9459,8 +9646,8 @@ export interface components {
             };
         };
         RunSpecPatch: {
-            /** @description rl: asynchronous RL; sft: supervised warm start; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own */
-            kind?: ("rl" | "sft" | "eval" | "reward_test" | "playground") | null;
+            /** @description rl: asynchronous RL; sft: supervised warm start; dpo: direct preference optimization on pairs of completions; eval: score the model on dataset.split. reward_test and playground are made by endpoints of their own */
+            kind?: ("rl" | "sft" | "dpo" | "eval" | "reward_test" | "playground") | null;
             /** @description shown in lists */
             name?: string | null;
             model?: components["schemas"]["RunSpecPatchModelSection"] | null;
@@ -9475,6 +9662,7 @@ export interface components {
             checkpoint?: components["schemas"]["RunSpecPatchCheckpointSection"] | null;
             evaluation?: components["schemas"]["RunSpecPatchEvaluationSection"] | null;
             sft?: components["schemas"]["RunSpecPatchSftSection"] | null;
+            dpo?: components["schemas"]["RunSpecPatchDpoSection"] | null;
             reward_test?: components["schemas"]["RunSpecPatchRewardTestSection"] | null;
             playground?: components["schemas"]["RunSpecPatchPlaygroundSection"] | null;
             budget?: components["schemas"]["RunSpecPatchBudgetSection"] | null;
@@ -9569,6 +9757,39 @@ export interface components {
                 [key: string]: number;
             } | null;
         };
+        RunSpecPatchDpoSection: {
+            /** @description optimizer steps */
+            steps?: number | null;
+            /** @description pairs per optimizer step */
+            batch_size?: number | null;
+            /** @description weight of a log-probability ratio to the reference model, the initial weights: a large one keeps the policy near them */
+            beta?: number | null;
+            /** @description share of pairs that are expected to be labeled the wrong way round (conservative DPO) */
+            label_smoothing?: number | null;
+            /** @description divide a completion's log-probability ratio by its tokens (arXiv 2411.15124), so that long completions do not weigh more; takes a beta of about 5 */
+            length_normalized?: boolean | null;
+            /** @description peak AdamW learning rate */
+            learning_rate?: number | null;
+            /** @description steps of linear warm-up */
+            warmup_steps?: number | null;
+            /** @description linear decay to this share of the peak */
+            final_learning_rate_fraction?: number | null;
+            /** @description AdamW betas */
+            adam_betas?: [
+                number,
+                number
+            ] | null;
+            /** @description AdamW weight decay */
+            weight_decay?: number | null;
+            /** @description gradients are clipped to this norm */
+            max_grad_norm?: number | null;
+            /** @description held-out pairs for loss and accuracy; none turns validation off */
+            validation_split?: string | null;
+            /** @description pairs of that split used, from its first */
+            validation_rows?: number | null;
+            /** @description steps between two validations; the last step is validated too */
+            validate_every_steps?: number | null;
+        };
         RunSpecPatchEvaluationSection: {
             /** @description dataset version; the training one when left out */
             dataset?: string | null;
@@ -9642,7 +9863,7 @@ export interface components {
             base_model?: string | null;
             /** @description a stored checkpoint: its id, an alias, or run@step */
             checkpoint?: string | null;
-            /** @description train adapters instead of all weights; kind: rl and kind: sft */
+            /** @description train adapters instead of all weights; kinds rl, sft and dpo */
             lora?: components["schemas"]["RunSpecPatchLoraSection"] | null;
         };
         RunSpecPatchOverlongSection: {
@@ -9992,6 +10213,7 @@ export type AgentModelFile = components['schemas']['AgentModelFile'];
 export type AgentObservedJob = components['schemas']['AgentObservedJob'];
 export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
 export type AgentPeerListener = components['schemas']['AgentPeerListener'];
+export type AgentProvider = components['schemas']['AgentProvider'];
 export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type AgentSlotProcess = components['schemas']['AgentSlotProcess'];
@@ -10216,6 +10438,7 @@ export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type ProjectQuota = components['schemas']['ProjectQuota'];
 export type ProjectQuotaChangeRequest = components['schemas']['ProjectQuotaChangeRequest'];
 export type ProjectQuotaPage = components['schemas']['ProjectQuotaPage'];
+export type ProviderEnum = components['schemas']['ProviderEnum'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QuarantineRequest = components['schemas']['QuarantineRequest'];
 export type QueueEntry = components['schemas']['QueueEntry'];
@@ -10350,6 +10573,7 @@ export type RunSpecBudgetSection = components['schemas']['RunSpecBudgetSection']
 export type RunSpecCheckpointSection = components['schemas']['RunSpecCheckpointSection'];
 export type RunSpecCriticSection = components['schemas']['RunSpecCriticSection'];
 export type RunSpecDatasetSection = components['schemas']['RunSpecDatasetSection'];
+export type RunSpecDpoSection = components['schemas']['RunSpecDpoSection'];
 export type RunSpecEvaluationSection = components['schemas']['RunSpecEvaluationSection'];
 export type RunSpecFilterSection = components['schemas']['RunSpecFilterSection'];
 export type RunSpecImportanceWeightSection = components['schemas']['RunSpecImportanceWeightSection'];
@@ -10378,6 +10602,7 @@ export type RunSpecPatchBudgetSection = components['schemas']['RunSpecPatchBudge
 export type RunSpecPatchCheckpointSection = components['schemas']['RunSpecPatchCheckpointSection'];
 export type RunSpecPatchCriticSection = components['schemas']['RunSpecPatchCriticSection'];
 export type RunSpecPatchDatasetSection = components['schemas']['RunSpecPatchDatasetSection'];
+export type RunSpecPatchDpoSection = components['schemas']['RunSpecPatchDpoSection'];
 export type RunSpecPatchEvaluationSection = components['schemas']['RunSpecPatchEvaluationSection'];
 export type RunSpecPatchFilterSection = components['schemas']['RunSpecPatchFilterSection'];
 export type RunSpecPatchImportanceWeightSection = components['schemas']['RunSpecPatchImportanceWeightSection'];
@@ -10633,6 +10858,25 @@ export interface operations {
                      *           "attempt_number": 1,
                      *           "epoch": 1,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -11286,6 +11530,45 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    agent_leave: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -14270,6 +14553,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -15363,8 +15665,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "d8417586f49b9acbc686fb0e7b2dc22f4e8d37f5a98ce901920d491b79fa2254",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=d8417586f49b9acbc686fb0e7b2dc22f4e8d37f5a98ce901920d491b79fa2254"
+                     *       "sha256": "011de394fc2e63f7efc0add43d8b37f38bd319645184b733e7f22452394c5751",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=011de394fc2e63f7efc0add43d8b37f38bd319645184b733e7f22452394c5751"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -15515,6 +15817,8 @@ export interface operations {
                      *             "prompt_column": "q",
                      *             "answer_column": "a",
                      *             "completion_column": null,
+                     *             "chosen_column": null,
+                     *             "rejected_column": null,
                      *             "split_column": null,
                      *             "source_column": null,
                      *             "default_split": "train",
@@ -15635,6 +15939,8 @@ export interface operations {
                      *               ],
                      *               "answer": "1",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15647,6 +15953,8 @@ export interface operations {
                      *               ],
                      *               "answer": "2",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15659,6 +15967,8 @@ export interface operations {
                      *               ],
                      *               "answer": "3",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15671,6 +15981,8 @@ export interface operations {
                      *               ],
                      *               "answer": "4",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15683,6 +15995,8 @@ export interface operations {
                      *               ],
                      *               "answer": "5",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15695,6 +16009,8 @@ export interface operations {
                      *               ],
                      *               "answer": "6",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15707,6 +16023,8 @@ export interface operations {
                      *               ],
                      *               "answer": "7",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15719,6 +16037,8 @@ export interface operations {
                      *               ],
                      *               "answer": "8",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15731,6 +16051,8 @@ export interface operations {
                      *               ],
                      *               "answer": "9",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15743,6 +16065,8 @@ export interface operations {
                      *               ],
                      *               "answer": "10",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15755,6 +16079,8 @@ export interface operations {
                      *               ],
                      *               "answer": "11",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15767,6 +16093,8 @@ export interface operations {
                      *               ],
                      *               "answer": "12",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15779,6 +16107,8 @@ export interface operations {
                      *               ],
                      *               "answer": "13",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15791,6 +16121,8 @@ export interface operations {
                      *               ],
                      *               "answer": "14",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15803,6 +16135,8 @@ export interface operations {
                      *               ],
                      *               "answer": "15",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15815,6 +16149,8 @@ export interface operations {
                      *               ],
                      *               "answer": "16",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15827,6 +16163,8 @@ export interface operations {
                      *               ],
                      *               "answer": "17",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15839,6 +16177,8 @@ export interface operations {
                      *               ],
                      *               "answer": "18",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15851,6 +16191,8 @@ export interface operations {
                      *               ],
                      *               "answer": "19",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             },
@@ -15863,6 +16205,8 @@ export interface operations {
                      *               ],
                      *               "answer": "20",
                      *               "completion": null,
+                     *               "chosen": null,
+                     *               "rejected": null,
                      *               "split": "train",
                      *               "source": ""
                      *             }
@@ -15951,6 +16295,8 @@ export interface operations {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -16148,11 +16494,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -16802,11 +17151,14 @@ export interface operations {
                      *         "eval": 3
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -16850,11 +17202,14 @@ export interface operations {
                      *         "eval": 3
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17164,11 +17519,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17243,11 +17601,14 @@ export interface operations {
                      *                 "train": 32
                      *               },
                      *               "with_completion": {},
+                     *               "with_pair": {},
                      *               "sources": {},
                      *               "mapping": {
                      *                 "prompt_column": "q",
                      *                 "answer_column": "a",
                      *                 "completion_column": null,
+                     *                 "chosen_column": null,
+                     *                 "rejected_column": null,
                      *                 "split_column": null,
                      *                 "source_column": null,
                      *                 "default_split": "train",
@@ -17273,11 +17634,14 @@ export interface operations {
                      *               "train": 32
                      *             },
                      *             "with_completion": {},
+                     *             "with_pair": {},
                      *             "sources": {},
                      *             "mapping": {
                      *               "prompt_column": "q",
                      *               "answer_column": "a",
                      *               "completion_column": null,
+                     *               "chosen_column": null,
+                     *               "rejected_column": null,
                      *               "split_column": null,
                      *               "source_column": null,
                      *               "default_split": "train",
@@ -17417,11 +17781,14 @@ export interface operations {
                      *             "train": 32
                      *           },
                      *           "with_completion": {},
+                     *           "with_pair": {},
                      *           "sources": {},
                      *           "mapping": {
                      *             "prompt_column": "q",
                      *             "answer_column": "a",
                      *             "completion_column": null,
+                     *             "chosen_column": null,
+                     *             "rejected_column": null,
                      *             "split_column": null,
                      *             "source_column": null,
                      *             "default_split": "train",
@@ -17447,11 +17814,14 @@ export interface operations {
                      *           "train": 32
                      *         },
                      *         "with_completion": {},
+                     *         "with_pair": {},
                      *         "sources": {},
                      *         "mapping": {
                      *           "prompt_column": "q",
                      *           "answer_column": "a",
                      *           "completion_column": null,
+                     *           "chosen_column": null,
+                     *           "rejected_column": null,
                      *           "split_column": null,
                      *           "source_column": null,
                      *           "default_split": "train",
@@ -17699,6 +18069,7 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {
                      *         "train": {
                      *           "sums": 32
@@ -17708,6 +18079,8 @@ export interface operations {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17746,6 +18119,7 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {
                      *         "train": {
                      *           "sums": 32
@@ -17755,6 +18129,8 @@ export interface operations {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17838,11 +18214,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -17877,11 +18256,14 @@ export interface operations {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "with_pair": {},
                      *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
+                     *         "chosen_column": null,
+                     *         "rejected_column": null,
                      *         "split_column": null,
                      *         "source_column": null,
                      *         "default_split": "train",
@@ -19876,6 +20258,56 @@ export interface operations {
                      *           "help": "warm start: learning rate"
                      *         },
                      *         {
+                     *           "name": "dpo/loss",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean loss of the batch's pairs, log 2 = 0.693 before the first step"
+                     *         },
+                     *         {
+                     *           "name": "dpo/accuracy",
+                     *           "unit": "fraction",
+                     *           "help": "DPO: pairs of the batch whose chosen completion has the larger reward; equal rewards count half"
+                     *         },
+                     *         {
+                     *           "name": "dpo/margin",
+                     *           "unit": "",
+                     *           "help": "DPO: mean reward of the chosen minus the rejected completion"
+                     *         },
+                     *         {
+                     *           "name": "dpo/chosen_reward",
+                     *           "unit": "",
+                     *           "help": "DPO: mean reward of the chosen completions, beta times the log-probability ratio to the reference"
+                     *         },
+                     *         {
+                     *           "name": "dpo/rejected_reward",
+                     *           "unit": "",
+                     *           "help": "DPO: mean reward of the rejected completions"
+                     *         },
+                     *         {
+                     *           "name": "dpo/chosen_logprob",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean log-probability of a chosen completion under the policy, summed over its tokens"
+                     *         },
+                     *         {
+                     *           "name": "dpo/rejected_logprob",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean log-probability of a rejected completion under the policy, summed over its tokens"
+                     *         },
+                     *         {
+                     *           "name": "dpo/validation_loss",
+                     *           "unit": "nats",
+                     *           "help": "DPO: mean loss on the validation pairs"
+                     *         },
+                     *         {
+                     *           "name": "dpo/validation_accuracy",
+                     *           "unit": "fraction",
+                     *           "help": "DPO: dpo/accuracy on the validation pairs"
+                     *         },
+                     *         {
+                     *           "name": "dpo/validation_margin",
+                     *           "unit": "",
+                     *           "help": "DPO: dpo/margin on the validation pairs"
+                     *         },
+                     *         {
                      *           "name": "eval/greedy",
                      *           "unit": "fraction",
                      *           "help": "mean score of the greedy completions at a pinned version"
@@ -20899,6 +21331,8 @@ export interface operations {
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
+                     *           "device": "",
+                     *           "code": null,
                      *           "why": "not looked at yet",
                      *           "position": 1,
                      *           "start": {
@@ -20914,6 +21348,8 @@ export interface operations {
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
+                     *           "device": "",
+                     *           "code": null,
                      *           "why": "not looked at yet",
                      *           "position": 2,
                      *           "start": {
@@ -21003,6 +21439,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21080,6 +21521,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": "2026-01-01T12:00:00Z",
                      *       "maintenance_ends_at": null,
@@ -21158,6 +21604,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21227,6 +21678,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21295,6 +21751,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21363,6 +21824,11 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "peer_network": "",
+                     *       "provider": "manual",
+                     *       "provider_job": "",
+                     *       "partition": "",
+                     *       "account": "",
+                     *       "ends_at": null,
                      *       "slots": 2,
                      *       "drain_deadline": null,
                      *       "maintenance_ends_at": null,
@@ -21431,14 +21897,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 96.72021,
+                     *           "unpriced_slot_seconds": 46.260308,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 92.72021
+                     *             "other": 42.260308
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -21448,7 +21914,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 92.72021
+                     *             "unknown": 42.260308
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21480,14 +21946,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 96.72021,
+                     *         "unpriced_slot_seconds": 46.260308,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 92.72021
+                     *           "other": 42.260308
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -21497,7 +21963,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 92.72021
+                     *           "unknown": 42.260308
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21635,7 +22101,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             97.282088
+                     *             46.509982
                      *           ],
                      *           "gpu_seconds": [
                      *             0,
@@ -24105,6 +24571,35 @@ export interface operations {
                      *             }
                      *           },
                      *           "fault": ""
+                     *         },
+                     *         {
+                     *           "name": "dpo",
+                     *           "title": "Direct preference optimization",
+                     *           "description": "Trains on pairs of completions, the chosen and rejected columns of a dataset. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on one GPU of 80 GB.",
+                     *           "paper": "https://arxiv.org/abs/2305.18290",
+                     *           "spec": {
+                     *             "kind": "dpo",
+                     *             "name": "dpo",
+                     *             "model": {
+                     *               "base_model": ""
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "trainer": {
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "dpo": {
+                     *               "steps": 500,
+                     *               "batch_size": 64,
+                     *               "beta": 0.1,
+                     *               "learning_rate": 5e-7,
+                     *               "validation_split": null
+                     *             }
+                     *           },
+                     *           "fault": ""
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -25108,7 +25603,7 @@ export interface operations {
                 dataset?: string;
                 /** @description uses this reward, workflow or loss: name or name@3 */
                 function?: string;
-                /** @description one or more of rl, sft, eval, reward_test, playground, comma-separated */
+                /** @description one or more of rl, sft, dpo, eval, reward_test, playground, comma-separated */
                 kind?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
@@ -25172,6 +25667,25 @@ export interface operations {
                      *           "reward_mean": null,
                      *           "staleness_mean": null,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -25396,6 +25910,25 @@ export interface operations {
                      *           "reward_mean": null,
                      *           "staleness_mean": null,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -25633,6 +26166,25 @@ export interface operations {
                      *           "reward_mean": 0.5,
                      *           "staleness_mean": null,
                      *           "spec": {
+                     *             "dpo": {
+                     *               "beta": 0.1,
+                     *               "steps": 500,
+                     *               "adam_betas": [
+                     *                 0.9,
+                     *                 0.95
+                     *               ],
+                     *               "batch_size": 64,
+                     *               "warmup_steps": 20,
+                     *               "weight_decay": 0,
+                     *               "learning_rate": 5e-7,
+                     *               "max_grad_norm": 1,
+                     *               "label_smoothing": 0,
+                     *               "validation_rows": 256,
+                     *               "validation_split": null,
+                     *               "length_normalized": false,
+                     *               "validate_every_steps": 50,
+                     *               "final_learning_rate_fraction": 0.1
+                     *             },
                      *             "sft": {
                      *               "steps": 1000,
                      *               "adam_betas": [
@@ -26070,6 +26622,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -26395,6 +26966,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -26604,6 +27194,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -27179,6 +27788,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -27550,6 +28178,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -28074,6 +28721,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -28381,6 +29047,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -29216,6 +29901,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -29743,6 +30447,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -30169,6 +30892,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -30441,6 +31183,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -30893,6 +31654,25 @@ export interface operations {
                      *       "reward_mean": 0.5,
                      *       "staleness_mean": null,
                      *       "spec": {
+                     *         "dpo": {
+                     *           "beta": 0.1,
+                     *           "steps": 500,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 64,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 5e-7,
+                     *           "max_grad_norm": 1,
+                     *           "label_smoothing": 0,
+                     *           "validation_rows": 256,
+                     *           "validation_split": null,
+                     *           "length_normalized": false,
+                     *           "validate_every_steps": 50,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "adam_betas": [
@@ -31419,6 +32199,25 @@ export interface operations {
                      *           "stop_at_greedy_accuracy": null,
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
+                     *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
                      *         },
                      *         "reward_test": null,
                      *         "playground": null,
@@ -32203,6 +33002,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -32983,6 +33801,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -33226,6 +34063,25 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
+                     *         "dpo": {
+                     *           "steps": 500,
+                     *           "batch_size": 64,
+                     *           "beta": 0.1,
+                     *           "label_smoothing": 0,
+                     *           "length_normalized": false,
+                     *           "learning_rate": 5e-7,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 256,
+                     *           "validate_every_steps": 50
+                     *         },
                      *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
@@ -33335,6 +34191,7 @@ export interface operations {
                      *             ]
                      *           },
                      *           "shared": false,
+                     *           "columns": null,
                      *           "owner": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z"
@@ -33403,6 +34260,7 @@ export interface operations {
                      *         ]
                      *       },
                      *       "shared": true,
+                     *       "columns": null,
                      *       "owner": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z"
@@ -33458,6 +34316,7 @@ export interface operations {
                      *         ]
                      *       },
                      *       "shared": false,
+                     *       "columns": null,
                      *       "owner": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z"
@@ -33556,6 +34415,7 @@ export interface operations {
                      *         ]
                      *       },
                      *       "shared": false,
+                     *       "columns": null,
                      *       "owner": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z"

@@ -3,7 +3,7 @@
 points      points it writes, one every `every` seconds (default: until it is stopped)
 holds       the first attempt waits after so many points until the file `go` lies in its folder
 finishes    without `points`: complete, with a final checkpoint, once the file `finish` lies in its folder
-saves       commit a checkpoint when it is told to stop, as a trainer does
+saves       commit a checkpoint when it has to stop, as a trainer does
 checkpoint  commit a checkpoint after every so many points, besides the final one; of a trainer on several nodes, only
             the one with rank 0 commits
 resume      go on after the checkpoint it is handed

@@ -64,7 +64,7 @@ def process_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) ->
         fleet.require_not_revoked(locked)
         heartbeat = fleet.record_heartbeat(locked, report.inventory, now=now)
         record_shared_slots(locked, heartbeat.newly_occupied, now=now)
-    return apply_report(node, report.jobs, rebooted=heartbeat.rebooted, now=now)
+    return apply_report(node, report.jobs, now=now)
 
 
 def desired_attempts(node: Node) -> list[DesiredAttempt]:

@@ -104,24 +104,19 @@ def enroll(*, token: str, name: str, inventory: Inventory, now: datetime) -> tup
 class HeartbeatResult:
     """What changed with a heartbeat."""
 
-    rebooted: bool  # the boot ID changed: every earlier process is dead
     liveness_before: Liveness
     newly_occupied: dict[str, str]  # slots on which processes of others appeared → whose
 
 
 def record_heartbeat(node: Node, inventory: Inventory, *, now: datetime) -> HeartbeatResult:
     """Mark the node READY, update its inventory and renew its leases. Call inside a transaction that locked its row."""
-    rebooted = bool(node.boot_id) and node.boot_id != inventory.boot_id
     before, node.liveness = Liveness(node.liveness), Liveness.READY
     node.last_seen_at = now
     occupied = _write_inventory(node, inventory)
     allocations.drain_before_end(node, now=now)
-    result = HeartbeatResult(rebooted=rebooted, liveness_before=before, newly_occupied=occupied)
+    result = HeartbeatResult(liveness_before=before, newly_occupied=occupied)
     open_leases = _lock_leases(Lease.objects.filter(slot__node=node, released_at=None))
-    if result.rebooted:
-        open_leases.update(released_at=now)
-    else:
-        open_leases.update(expires_at=now + timeouts().lease)
+    open_leases.update(expires_at=now + timeouts().lease)
     if result.liveness_before != Liveness.READY:
         pools.publish_pool_change()
     return result

@@ -30,7 +30,7 @@ _MAY_BE_FORGOTTEN = Q(state=JobState.EXITED) & (
 )
 
 
-def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
+def apply_report(node: Node, reports: Iterable[ObservedJob], *, now: datetime) -> list[str]:
     """Apply a node's full report of its jobs. Returns the IDs of jobs that the node may forget.
 
     The caller has committed the heartbeat itself. Each run has a separate transaction, because two nodes may report on
@@ -44,14 +44,12 @@ def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, 
     )
     forget: list[str] = []
     # Unchanged jobs need no lock: a heartbeat without changes costs a few reads.
-    for run_id in sorted(
-        {job.attempt.run_id for job in known if _has_changed(job, reported.get(job.pk), rebooted)}
-    ):
+    for run_id in sorted({job.attempt.run_id for job in known if _has_changed(job, reported.get(job.pk))}):
         with transaction.atomic():
             run = lock_run(run_id)
-            forget += _apply_to_run(run, node, reported, rebooted=rebooted, now=now)
+            forget += _apply_to_run(run, node, reported, now=now)
             reconcile_run(run, now=now)
-    _release_ended_attempts(node, reported, rebooted=rebooted, now=now)
+    _release_ended_attempts(node, reported, now=now)
     unknown = set(reported) - {job.pk for job in known}
     return [*forget, *(job for job in unknown if reported[job].state == JobState.EXITED)]
 
@@ -71,8 +69,8 @@ def record_shared_slots(node: Node, slots: Mapping[str, str], *, now: datetime) 
             )  # fmt: skip
 
 
-def _has_changed(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
-    if report is None or rebooted or job.missing_at or JobState.EXITED in (job.state, report.state):
+def _has_changed(job: Job, report: ObservedJob | None) -> bool:
+    if report is None or job.missing_at or JobState.EXITED in (job.state, report.state):
         return True
     if (
         report.input_bytes
@@ -85,9 +83,7 @@ def _has_changed(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
     )  # fmt: skip
 
 
-def _apply_to_run(
-    run: Run, node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
-) -> list[str]:
+def _apply_to_run(run: Run, node: Node, reported: dict[str, ObservedJob], *, now: datetime) -> list[str]:
     forget, ended = [], []
     for job in jobs_on(node).filter(attempt__run=run).select_related("attempt"):
         job.attempt.run = run  # the locked row
@@ -104,8 +100,6 @@ def _apply_to_run(
             _apply_job_report(job, report, now=now)
             if job.state == JobState.EXITED and not unshipped_bytes(job):
                 forget.append(job.pk)
-        elif job.state != JobState.EXITED and rebooted:
-            _mark_exited(job, EndReason.NODE_LOST, "the node was restarted", now=now)
         elif job.state != JobState.EXITED and job.observed_at is not None:
             _record_absence(job, now=now)
         elif (
@@ -172,7 +166,8 @@ def _job_message(job: Job, *, restarted: bool) -> str:
 
 
 def _record_absence(job: Job, *, now: datetime) -> None:
-    """A report lacks the job. One such report proves nothing: it may be an old request that arrives late."""
+    """A report lacks the job. One such report proves nothing, not even with another boot ID: it may be an old request
+    that arrives late."""
     if job.missing_at is None:
         job.missing_at = now
         job.save(update_fields=["missing_at"])
@@ -201,27 +196,25 @@ def _long_ended(attempt: Attempt, *, now: datetime) -> bool:
     return attempt.ended_at is not None and now - attempt.ended_at > TELEMETRY_TIMEOUT
 
 
-def _release_ended_attempts(
-    node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
-) -> None:
+def _release_ended_attempts(node: Node, reported: dict[str, ObservedJob], *, now: datetime) -> None:
     """Release slots of ended attempts whose jobs are gone: the node reports again, without these jobs."""
     candidates = jobs_on(node).filter(
         attempt__status=AttemptStatus.ENDED, pk__in=fleet_selectors.leased_jobs(node)
     )
-    gone = [job.pk for job in candidates if _is_gone(job, reported.get(job.pk), rebooted=rebooted, now=now)]
+    gone = [job.pk for job in candidates if _is_gone(job, reported.get(job.pk), now=now)]
     if gone:
         with transaction.atomic():
             fleet.release_jobs(gone, now=now)
             fleet.publish_lease_change()
 
 
-def _is_gone(job: Job, report: ObservedJob | None, *, rebooted: bool, now: datetime) -> bool:
+def _is_gone(job: Job, report: ObservedJob | None, *, now: datetime) -> bool:
     """As in `_record_absence`, one report without the job proves nothing."""
     if report is not None:
         if job.missing_at is not None:
             Job.objects.filter(pk=job.pk).update(missing_at=None)
         return report.state == JobState.EXITED
-    if rebooted or job.state == JobState.EXITED:
+    if job.state == JobState.EXITED:
         return True
     if job.missing_at is None:
         Job.objects.filter(pk=job.pk).update(missing_at=now)

@@ -250,12 +250,20 @@ def _requeue(run: Run, *, now: datetime) -> None:
             **termination_fields(EndReason.NO_VALID_CHECKPOINT, message),
         )  # fmt: skip
         return
-    pauses = [reason for reason, outcome in OUTCOMES.items() if outcome.status is RunStatus.PAUSED]
-    lost = run.attempts.exclude(reason__in=pauses).count()
     transition_run(
         run, RunStatus.QUEUED, now=now, message="waiting for slots for a new attempt",
-        not_before=now + timedelta(seconds=retry_delay(lost)), pending_reason="",
+        not_before=now + timedelta(seconds=_seconds_to_wait(run, last)), pending_reason="",
     )  # fmt: skip
+
+
+def _seconds_to_wait(run: Run, last: Attempt | None) -> float:
+    """More with each attempt that failed; none after a pause, a preemption or a drain, which say nothing about the
+    next attempt."""
+    harmless = {reason for reason, outcome in OUTCOMES.items() if outcome.status is RunStatus.PAUSED}
+    harmless |= _MAY_START_OVER
+    if last is None or last.reason in harmless:
+        return 0.0
+    return retry_delay(run.attempts.exclude(reason__in=harmless).count())
 
 
 def _is_steady(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:

@@ -1,7 +1,7 @@
 """A pool under random events: submissions, heartbeats, crashes, drains, reservations and preemptions.
 
 The services, the API and PostgreSQL are real. Nodes are simulated, and each one knows what runs on its slots: a node
-that is told to start a job on a slot where another job of its has not ended proves that the slot was sold twice.
+that has to start a job on a slot where another job of its has not ended proves that the slot was sold twice.
 """
 
 from __future__ import annotations
@@ -80,8 +80,10 @@ class PhysicalNode(SimulatedNode):
         return msgspec.json.decode(answer.content, type=HeartbeatReply)
 
     def lose_power(self) -> None:
+        """When it is back, its agent has a record of each job, and finds no process."""
         self.is_up = False
-        self.jobs.clear()
+        for job in list(self.jobs):
+            self.exit(job, EndReason.NODE_LOST)
         self.boot_id += "-again"
 
     def _assert_slots_are_free(self, reply: HeartbeatReply) -> None:

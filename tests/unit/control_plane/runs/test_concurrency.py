@@ -102,7 +102,7 @@ def release(machine: Any, now: Any) -> None:
 def end_all_jobs(machine: Any, now: Any) -> None:
     for job in list(machine.jobs):
         machine.exit(job, None, code=1)
-    apply_report(Node.objects.get(pk=machine.node_id), machine.jobs.values(), rebooted=False, now=now)
+    apply_report(Node.objects.get(pk=machine.node_id), machine.jobs.values(), now=now)
 
 
 @pytest.mark.parametrize("work", [hear, lose, release, end_all_jobs])

@@ -124,7 +124,9 @@ def test_a_drained_run_never_fails_however_often_it_moves(
     run = start(machine, budget={"max_attempts": 1})
     for _ in range(4):
         drain(alice, machine)
-        pass_minutes(1, tick, machine)
+        pass_minutes(2, tick, machine)
+        waiting = Run.objects.get(status="QUEUED")
+        assert waiting.not_before == waiting.status_at, "it waits as if its attempts had failed"
         alice.post(f"/pool/nodes/{machine.node_id}/uncordon")
         pass_minutes(2, tick, machine)
     assert alice.see(run["id"])["status"] == "RUNNING"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from control_plane.fleet.liveness import MAX_CHECK_GAP, ORPHAN_MARGIN, Timeouts, classify, outage_grace
 from control_plane.fleet.models import Lease, Liveness, Node
 from control_plane.runs.models import Attempt, Job
-from oolong.contracts.lifecycle import JobState
+from oolong.contracts.agent import PROTOCOL, HeartbeatRequest
+from oolong.contracts.lifecycle import EndReason, JobState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CLOCKS = Timeouts(lease=timedelta(seconds=45), orphan=timedelta(minutes=75))
@@ -158,13 +160,34 @@ def test_slots_of_a_silent_node_are_sold_again_when_it_comes_back_rebooted(
     run = start(machine)
     silence(machine, [], tick, 120)
     machine.boot_id = "boot-2"
-    machine.jobs.clear()
+    for job in list(machine.jobs):  # its agent has a record of each, and finds no process
+        machine.exit(job, EndReason.NODE_LOST)
     machine.beat()
     assert not Lease.objects.filter(released_at=None).exists()
     tick()
     tick()
     run = alice.see(run["id"])
     assert (run["status"], run["attempt_number"]) == ("STARTING", 2)
+
+
+def test_a_late_report_from_before_a_reboot_releases_no_slot(
+    alice: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node()
+    before = msgspec.json.encode(
+        HeartbeatRequest(inventory=machine.inventory(), jobs=[], started_at=0.0, protocol=PROTOCOL)
+    )
+    machine.boot_id = "boot-2"
+    machine.beat()
+    run = start(machine)
+    assert machine.post("/heartbeat", before).status_code == 200
+    tick(6)
+    assert Lease.objects.filter(released_at=None).count() == 2
+    machine.beat()
+    tick(6)
+    machine.beat()
+    assert Lease.objects.filter(released_at=None).count() == 2
+    assert alice.see(run["id"])["status"] == "RUNNING"
 
 
 def test_slots_of_a_silent_node_are_sold_again_after_orphan_time_and_a_margin(

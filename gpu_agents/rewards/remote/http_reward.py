@@ -77,7 +77,7 @@ class HttpReward:
         for identity, one in by_id.items():
             result = results[identity]
             if one.score.done():
-                continue  # given up meanwhile
+                continue  # given up while the request was out
             if isinstance(result, Score):
                 one.score.set_result(result)
             else:

@@ -14,6 +14,9 @@ from control_plane.accounts.identity.provider_http import provider_session
 from control_plane.config import Oidc
 from control_plane.webhooks import http as webhooks
 from gpu_agents.hf_import.__main__ import client as hub_client
+from gpu_agents.rewards.remote.counts import RemoteCounts
+from gpu_agents.rewards.remote.endpoint import EndpointFailed, RemoteContext, RemoteEndpoint
+from oolong.contracts.run_spec.remote_rewards import RemoteOptions
 from oolong.public_address import is_public
 from oolong.system.safe_http import AddressBlocked, FetchFailed, download
 
@@ -158,3 +161,18 @@ def test_the_client_secret_is_not_sent_after_a_redirect(network: Network) -> Non
     ):
         session.post("https://id.example.org/token", data={"client_secret": "b"})
     assert network.sent == [PUBLIC]
+
+
+async def test_a_reward_goes_to_a_listed_origin_by_the_number_that_was_looked_up_and_follows_no_redirect(
+    network: Network,
+) -> None:
+    network.names = {"judge.example.org": [["10.0.0.5"], ["10.0.0.6"], ["127.0.0.1"]]}
+    context = RemoteContext(origins=frozenset({"https://judge.example.org"}), counts=RemoteCounts())
+    options = RemoteOptions(url="https://judge.example.org/score")
+    endpoint = RemoteEndpoint(options, context, reward="http", timeout_seconds=60)
+    assert await endpoint.post({}) == b"{}"
+    network.leads_to["judge.example.org"] = "https://10.0.0.7/latest/meta-data"
+    with pytest.raises(EndpointFailed, match="redirects are not followed"):
+        await endpoint.post({})
+    await endpoint.close()
+    assert network.sent == ["10.0.0.5", "10.0.0.6"]

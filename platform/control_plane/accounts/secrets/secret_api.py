@@ -25,8 +25,8 @@ class SecretSetSerializer(StrictSerializer):
     )
     hosts = serializers.ListField(
         child=serializers.RegexField(r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?$", max_length=259), max_length=20, required=False,
-        help_text="hosts that an import by URL or a remote reward may send it to, as Authorization; host:port for one port "
-        "alone",
+        help_text="hosts that an import by URL or a remote reward may send it to, as Authorization; host:port for one "
+        "port alone",
     )  # fmt: skip
     jobs = serializers.ListField(
         child=serializers.ChoiceField([str(kind) for kind in JobKind]), max_length=len(JobKind), required=False,

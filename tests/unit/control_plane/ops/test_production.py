@@ -95,6 +95,8 @@ def test_an_unsafe_setting_does_not_start(environ: Any, name: str, value: str, s
         ("OOLONG_HEARTBEAT_SECONDS", "often", "seconds, more than 0, such as 10"),
         ("OOLONG_NODE_LEASE_SECONDS", "nan", "seconds, more than 0, such as 45"),
         ("OOLONG_WEBHOOK_NETWORKS", "10.0.0.0/99", "is no network, such as 10.1.0.0/16"),
+        ("OOLONG_REWARD_ORIGINS", "judge.example.com", "is no origin: give http:// or https://"),
+        ("OOLONG_REWARD_ORIGINS", "https://judge.example.com/v1", "without a path"),
         ("OOLONG_OIDC_ISSUER", "http://id.example.org", "asked over https only"),
     ],
 )
@@ -106,6 +108,15 @@ def test_a_value_that_a_setting_cannot_have_is_named_with_what_it_can(
     with pytest.raises(InvalidSetting, match=says) as refusal:
         load_config()
     assert name in str(refusal.value) and value in str(refusal.value)
+
+
+def test_origins_of_rewards_are_the_same_in_any_spelling(environ: Any) -> None:
+    environ(OOLONG_REWARD_ORIGINS="https://Judge.example.com:443/, http://10.1.0.7:8000,http://[::1]:80")
+    assert load_config().reward_origins == [
+        "https://judge.example.com",
+        "http://10.1.0.7:8000",
+        "http://[::1]",
+    ]
 
 
 def test_a_laptop_may_do_without(environ: Any) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from control_plane.accounts.models import ProjectSecret
+from control_plane.experiments.models import RewardTest
 from control_plane.runs.models import Run
 from oolong.contracts.agent import SecretsRequest
 from oolong.contracts.lifecycle import EndReason
@@ -34,7 +35,7 @@ def allowed(alice: Any, settings: Any) -> Any:
     return alice
 
 
-def ask(machine: Any, job: str) -> Any:
+def request_secrets(machine: Any, job: str) -> Any:
     body = msgspec.json.encode(SecretsRequest(epoch=1, incarnation=0))
     return machine.post(f"/jobs/{machine.job(job)}/secrets", body)
 
@@ -50,8 +51,8 @@ def test_the_reward_job_is_given_the_origins_and_the_secret_and_no_other_job_is(
     assert {job.name: job.secrets for job in attempt.jobs} == {
         "controller": [], "reward": ["REWARD_SECRET_KEY"], "rollout-0": [], "trainer": []
     }  # fmt: skip
-    assert ask(machine, "reward").json() == {"variables": {"REWARD_SECRET_KEY": VALUE}}
-    assert ask(machine, "trainer").json() == {"variables": {}}
+    assert request_secrets(machine, "reward").json() == {"variables": {"REWARD_SECRET_KEY": VALUE}}
+    assert request_secrets(machine, "trainer").json() == {"variables": {}}
     assert [found["id"] for found in allowed.get("/runs?secret=KEY").json()["data"]] == [run["id"]]
 
 
@@ -66,7 +67,7 @@ def test_the_reward_of_evaluations_is_checked_and_given_its_secret_too(
 ) -> None:
     machine = node()
     run = start(machine, evaluation={"reward": HTTP, "prompts": 8})
-    assert ask(machine, "reward").json() == {"variables": {"REWARD_SECRET_KEY": VALUE}}
+    assert request_secrets(machine, "reward").json() == {"variables": {"REWARD_SECRET_KEY": VALUE}}
     assert [found["id"] for found in allowed.get("/runs?secret=KEY").json()["data"]] == [run["id"]]
 
 
@@ -120,6 +121,23 @@ def test_a_host_that_is_taken_from_the_secret_stops_the_next_start(
     machine = node()
     start(machine, reward=HTTP)
     ProjectSecret.objects.filter(name="KEY").update(hosts=["hub.test"])
-    reply = ask(machine, "reward")
+    reply = request_secrets(machine, "reward")
     assert (reply.status_code, reply.json()["code"]) == (409, EndReason.SECRET_MISSING)
     assert "not for 'judge.test:8000'" in reply.json()["detail"] and VALUE not in reply.content.decode()
+
+
+def test_a_reward_that_cannot_follow_the_rollouts_is_a_warning_once_both_are_measured(allowed: Any) -> None:
+    spec = allowed.spec()
+    names = {"dataset": spec["dataset"]["version"], "model": spec["model"]["base_model"]}
+
+    def warnings() -> list[str]:
+        reply = allowed.post("/runs/validate", {"spec": allowed.spec(reward=HTTP)}).json()
+        return [found["code"] for found in reply["warnings"]]
+
+    assert "reward_slower_than_rollouts" not in warnings()
+    test = allowed.post("/reward-tests", {**names, "reward": HTTP}).json()
+    RewardTest.objects.filter(pk=test["id"]).update(report={"latency_seconds": {"p50": 2000.0}})
+    earlier = allowed.run()
+    assert "reward_slower_than_rollouts" not in warnings()
+    Run.objects.filter(pk=earlier["id"]).update(metrics={"time/step_seconds": 1.0})
+    assert "reward_slower_than_rollouts" in warnings()

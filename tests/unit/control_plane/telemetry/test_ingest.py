@@ -197,6 +197,7 @@ def test_histograms_state_snapshots_and_trajectories_are_stored(world: World) ->
         at=7.0, step=3, group_id="0-1-0", prompt="p\x00", answer="a", completion="c", reward=0.5,
         policy_versions=[1, 2, 2, 3], version_texts=["x", "y"], finish_reason="stop",
         reward_parts={"exact_match": 1.0, "length": -0.5}, reward_result="exact",
+        reward_text="It is\x00 right.",
     )  # fmt: skip
     body = encode(
         contract.Histogram(at=1.0, name="staleness/consumed", x=3, counts={"0": 5, "4": 1}),
@@ -216,6 +217,7 @@ def test_histograms_state_snapshots_and_trajectories_are_stored(world: World) ->
         ["x", "y"],
     )
     assert (stored.reward_parts, stored.reward_result) == ({"exact_match": 1.0, "length": -0.5}, "exact")
+    assert stored.reward_text == "It is\ufffd right."
     assert [type for type, _ in frames(f"run:{world.run.pk}")] == [
         "histogram", "state", "state", "trajectory", "state",
     ]  # fmt: skip

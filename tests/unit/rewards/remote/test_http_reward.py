@@ -125,7 +125,7 @@ async def test_an_answer_that_is_wrong_is_an_error_and_no_score(
     assert len(server.seen) == 1, "it is not sent again: the service would answer the same"
 
 
-async def test_parts_and_text_are_kept(server: ScoreServer) -> None:
+async def test_parts_and_text_belong_to_the_score(server: ScoreServer) -> None:
     server.script = wrong(lambda items: [{**items[0], "parts": {"style": 0.25}, "text": "short\0"}])
     async with reward(server) as http:
         assert await http.score(completion("x")) == Score(

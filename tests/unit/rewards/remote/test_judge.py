@@ -108,7 +108,7 @@ async def test_equal_completions_are_judged_once_even_at_the_same_time(server: S
     assert (len(server.seen), counts.judge_cache_hits) == (3, 3)
 
 
-async def test_a_failed_judgement_is_not_kept(server: ScoreServer) -> None:
+async def test_a_failed_judgement_is_not_cached(server: ScoreServer) -> None:
     server.script = lambda seen: judgement("none" if len(server.seen) == 1 else '{"score": 5}')
     async with judge(server) as (scorer, _):
         with pytest.raises(ScoringError):

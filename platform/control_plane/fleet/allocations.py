@@ -16,6 +16,7 @@ from control_plane.fleet.maintenance import DRAIN_LEAD
 from control_plane.fleet.models import Node, SchedulingState
 
 LEAD_FRACTION = 4  # of a short allocation at most a quarter is lead
+SHORTEST_LEAD = timedelta(seconds=60)  # after SIGTERM Slurm leaves 30 s, however short the allocation was
 MARGIN = timedelta(
     seconds=60
 )  # between the deadline of the drain and the end: logs and checkpoints are uploaded
@@ -26,9 +27,8 @@ def drain_starts_at(node: Node) -> datetime | None:
     """When the node is drained because its provider ends it; None: it has no known end."""
     if node.ends_at is None:
         return None
-    return node.ends_at - min(
-        DRAIN_LEAD, max(timedelta(0), (node.ends_at - node.enrolled_at) / LEAD_FRACTION)
-    )
+    quarter = (node.ends_at - node.enrolled_at) / LEAD_FRACTION
+    return node.ends_at - min(DRAIN_LEAD, max(SHORTEST_LEAD, quarter))
 
 
 def drain_ending_nodes(*, now: datetime) -> None:

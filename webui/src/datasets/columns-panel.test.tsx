@@ -32,6 +32,14 @@ test("without a measurement the tab says what would be here and leads to where i
   await userEvent.setup().click(screen.getByRole("button", { name: "Go to token lengths" }));
 });
 
+test("a measurement that failed says why, and leads to where it is repeated", async () => {
+  const failed = { id: "m", state: "FAILED", message: "tokenizer.json cannot be loaded", columns: [] };
+  answerRequests({ [URL]: { body: { data: [failed], next_cursor: null, has_more: false } } });
+  show();
+  assert.ok(await screen.findByText("tokenizer.json cannot be loaded"));
+  assert.ok(screen.getByRole("button", { name: "Go to token lengths" }));
+});
+
 test("a measurement under way is awaited, and a failed request can be repeated", async () => {
   answerRequests({ [URL]: measured("RUNNING", []) });
   const first = show();

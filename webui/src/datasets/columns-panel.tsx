@@ -4,6 +4,7 @@ import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { ColumnStatistics, Version } from "../api/schema.d.ts";
+import cards from "../common/card-table.module.css";
 import { DASH, grouped, percent } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
@@ -39,21 +40,19 @@ const isUnderWay = ({ state }: { state: string }) => state === "QUEUED" || state
 
 function Columns({ columns }: { columns: ColumnStatistics[] }) {
   return (
-    <Table.ScrollContainer minWidth={760}>
-      <Table className="tabular" data-testid="columns" verticalSpacing={8}>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Column</Table.Th>
-            <Table.Th ta="right" title="Rows whose value is null or empty">Missing</Table.Th>
-            <Table.Th ta="right" title="How many different values there are. Above 4,096 it is an estimate, usually within 3 %.">Distinct</Table.Th>
-            <Table.Th ta="right" title="Characters of the values that are there: shortest, median, 95th percentile, longest">Characters: min, median, p95, max</Table.Th>
-            <Table.Th title="Values that are finite numbers, and their range">Numbers</Table.Th>
-            <Table.Th title="Long values are cut after 200 characters">Most frequent values</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>{columns.map((column) => <Row key={column.name} column={column} />)}</Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <Table className={`tabular ${cards.cards}`} data-testid="columns" verticalSpacing={8}>
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th>Column</Table.Th>
+          <Table.Th ta="right" title="Rows whose value is null or empty">Missing</Table.Th>
+          <Table.Th ta="right" title="How many different values there are. Above 4,096 it is an estimate, usually within 3 %.">Distinct</Table.Th>
+          <Table.Th ta="right" title="Characters of the values that are there: shortest, median, 95th percentile, longest">Characters: min, median, p95, max</Table.Th>
+          <Table.Th title="Values that are finite numbers, and their range">Numbers</Table.Th>
+          <Table.Th title="Long values are cut after 200 characters">Most frequent values</Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>{columns.map((column) => <Row key={column.name} column={column} />)}</Table.Tbody>
+    </Table>
   );
 }
 
@@ -62,11 +61,11 @@ function Row({ column }: { column: ColumnStatistics }) {
   return (
     <Table.Tr className={classes.row} data-column={name}>
       <Table.Td>{columnLabel(name)}</Table.Td>
-      <Table.Td ta="right">{missing === 0 ? 0 : <>{grouped(missing)}<div className={classes.sub}>{percent(missing / Math.max(1, rows))}</div></>}</Table.Td>
-      <Table.Td ta="right">{distinctText(column)}</Table.Td>
-      <Table.Td ta="right">{[shortest, median, p95, longest].map((length) => grouped(length)).join(", ")}</Table.Td>
-      <Table.Td>{rangeText(column) ?? DASH}</Table.Td>
-      <Table.Td>
+      <Table.Td data-label="Missing" ta="right">{missing === 0 ? 0 : <>{grouped(missing)}<div className={classes.sub}>{percent(missing / Math.max(1, rows))}</div></>}</Table.Td>
+      <Table.Td data-label="Distinct" ta="right">{distinctText(column)}</Table.Td>
+      <Table.Td data-label="Characters: min, median, p95, max" ta="right">{[shortest, median, p95, longest].map((length) => grouped(length)).join(", ")}</Table.Td>
+      <Table.Td data-label="Numbers">{rangeText(column) ?? DASH}</Table.Td>
+      <Table.Td data-label="Most frequent values">
         {frequent.length === 0 ? <span className={classes.sub}>No value repeats often enough to list.</span> : (
           <ul className={classes.values}>
             {frequent.map((one, index) => <li key={index}><span className={`mono ${classes.value}`} title={one.value}>{one.value}</span><span className={classes.sub}>{frequentText(one, column)}</span></li>)}

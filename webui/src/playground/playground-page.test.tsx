@@ -59,6 +59,35 @@ test("a side that was closed for being idle says so, and the same models can be 
   assert.equal(screen.queryByTestId("composer"), null);
 });
 
+test("a side whose engine failed says so with its log, and one that a run displaced says when to try again", async () => {
+  const failed = side({ status: "FAILED", reason: "engine_failed", reason_message: "the engine ran out of memory" });
+  const displaced = side({ run: "run_other", status: "STOPPED", reason: "preempted" });
+  answerRequests({ ...EDITOR, ...JOBS, "GET /api/v1/runs/run_other/jobs": { body: { data: [] } }, ...playground(false, failed, displaced) });
+  show("/playground?id=plg_1");
+  assert.ok(await screen.findByText(/the engine ran out of memory/));
+  assert.equal(screen.getByRole("link", { name: "Its log" }).getAttribute("href"), "/runs/run_chat?tab=logs");
+  assert.ok(screen.getByText("Ended for a run"));
+  assert.ok(await screen.findByText("Never had a slot"));
+});
+
+test("a playground that does not exist is said below the heading of the page", async () => {
+  answerRequests({ ...EDITOR, "GET /api/v1/playgrounds/plg_1": { status: 404, body: { title: "Not Found", status: 404, code: "not_found", detail: "there is no playground 'plg_1'" } } });
+  show("/playground?id=plg_1");
+  assert.ok(await screen.findByText("there is no playground 'plg_1'"));
+  assert.ok(screen.getByRole("heading", { level: 1, name: "Playground" }));
+});
+
+test("a playground that cannot be opened says why, and the choice stays", async () => {
+  const refusal = { status: 409, body: { title: "Conflict", status: 409, code: "too_many_playgrounds", detail: "the project has 4 open playgrounds; stop one first" } };
+  answerRequests({ ...EDITOR, ...LISTS, "GET /api/v1/checkpoints/ckpt_1": { body: checkpoint }, "GET /api/v1/runs/run_1": { body: { id: "run_1", name: "letters", kind: "sft", spec: {} } }, "POST /api/v1/playgrounds": refusal });
+  show("/playground?checkpoint=ckpt_1");
+  const open = await screen.findByRole<HTMLButtonElement>("button", { name: "Open playground" });
+  await waitFor(() => assert.equal(open.disabled, false));
+  await userEvent.setup().click(open);
+  assert.ok(await screen.findByText(/stop one first/));
+  assert.match(screen.getByRole<HTMLInputElement>("combobox", { name: /^Model/ }).value, /letters/);
+});
+
 test("a message that a side refuses is an error in its conversation, and can be sent again", async () => {
   const status = { body: { ready: true, idle_seconds: 600, released_in_seconds: 590, scores: false } };
   const away = { status: 503, body: { title: "Service Unavailable", code: "node_unavailable", detail: "the node is away; try again" } };

@@ -29,7 +29,7 @@ test("a node of a large pool is one line with counts, and opens to its tiles", a
   assert.equal(screen.queryByText("H100"), null);
   assert.ok(screen.getByText("1 held, 1 free"));
   const user = userEvent.setup();
-  await user.click(screen.getByRole("button", { name: "Slots of gpu-3" }));
+  await user.click(screen.getByRole("button", { name: "Open the slots of gpu-3" }));
   assert.equal(screen.getByRole("link").getAttribute("href"), "/runs/run_1");
 });
 
@@ -38,7 +38,7 @@ test("the search finds nodes by their name and by the run that holds a slot", as
   const user = userEvent.setup();
   const search = screen.getByRole("searchbox", { name: "Search nodes, models and runs" });
   await user.type(search, "Letters");
-  assert.deepEqual(screen.getAllByRole("button").map((button) => button.getAttribute("aria-label")), ["Slots of gpu-3"]);
+  assert.deepEqual(screen.getAllByRole("button").map((button) => button.getAttribute("aria-label")), ["Open the slots of gpu-3"]);
   await user.type(search, " of nobody");
   assert.ok(screen.getByText(/No node, model or run/));
 });

@@ -40,7 +40,7 @@ function NodeLine({ node, slots, reserved }: NodeProps) {
   const [isOpen, setOpen] = useState(false);
   return (
     <div className={classes.line}>
-      <Button variant="subtle" color="gray" size="compact-sm" aria-expanded={isOpen} aria-label={`Slots of ${node.name}`} onClick={() => setOpen(!isOpen)}>{isOpen ? "Close" : "Open"}</Button>
+      <Button variant="subtle" color="gray" size="compact-sm" aria-expanded={isOpen} aria-label={`${isOpen ? "Close" : "Open"} the slots of ${node.name}`} onClick={() => setOpen(!isOpen)}>{isOpen ? "Close" : "Open"}</Button>
       <strong>{node.name}</strong>
       <StatusBadge status={node.status} />
       <span className={classes.cells} aria-hidden>{slots.map((slot) => <i key={slot.id} data-state={slot.state} title={`${slot.name}: ${slot.held_by?.run_name ?? slot.state}`} />)}</span>

@@ -144,7 +144,8 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         if resolved.base_model is None:
             resolved.add_error(
                 "/model/base_model", "unknown_model",
-                f"there is no base model {spec.model.base_model!r}; use the name or id of a registered one, or register it"
+                f"there is no base model {spec.model.base_model!r}; use the name or id of a registered one, or "
+                "register it"
                 if spec.model.base_model
                 else "no base model is named; use the name or id of a registered one, or register one",
             )  # fmt: skip

@@ -14,25 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pool_day, small_runs
+from tests.support import model_files, pool_day, small_runs
 from tests.support.pool_day import Day, rl_of_scripts, sft_of_scripts
 from tests.support.small_runs import Inputs, upload_inputs
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 POOL = "gpus"
 RECLAIM_SECONDS = 30.0  # from the request for a slot to its return, on a machine that does everything at once
 
 
 def test_every_run_of_a_day_succeeds_and_nothing_is_lost_or_sold_twice(
-    new_stack: Callable[..., Stack], model: Path, tmp_path: Path
+    new_stack: Callable[..., Stack], tmp_path: Path
 ) -> None:
     stack = new_stack(OOLONG_NODE_LEASE_SECONDS="15", OOLONG_MIN_RUNTIME_SECONDS="0")
     admin = stack.client()
     blue = type(admin)(url=stack.plane.url, token=stack.add_team("blue"))
     day = Day(stack, {"red": admin, "blue": blue})
     open_pools(day)
+    model = model_files.write(tmp_path / "model")
     red_inputs, blue_inputs = upload_inputs(stack, model), upload_inputs(stack, model, client=blue)
 
     train_on_both_cpu_nodes(day, red_inputs)

@@ -67,11 +67,11 @@ def _of_slurm(environment: Mapping[str, str]) -> Allocation:
 
 
 def _end_of(job: str, environment: Mapping[str, str]) -> float | None:
-    """Slurm 23.02 and later have it in the environment, others answer squeue."""
+    """Of Slurm 23.02 and later it is in the environment, of others squeue has it."""
     found = environment.get("SLURM_JOB_END_TIME", "")
     if not found:
         # %e is the local time without its zone, unless a format is given.
-        found = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%e"], environment, "%s")
+        found = _output_of(["squeue", "--noheader", f"--jobs={job}", "--format=%e"], environment, "%s")
     if found.isdecimal():
         return float(found)
     log.warning("when Slurm job %s ends is unknown (%r): runs are not moved off this node before", job, found)
@@ -79,11 +79,11 @@ def _end_of(job: str, environment: Mapping[str, str]) -> float | None:
 
 
 def _kill_wait(environment: Mapping[str, str]) -> float:
-    found = re.search(r"^KillWait\s*=\s*(\d+)", _ask(["scontrol", "show", "config"], environment), re.M)
+    found = re.search(r"^KillWait\s*=\s*(\d+)", _output_of(["scontrol", "show", "config"], environment), re.M)
     return float(found[1]) if found else KILL_WAIT_SECONDS
 
 
-def _ask(command: list[str], environment: Mapping[str, str], time_format: str = "standard") -> str:
+def _output_of(command: list[str], environment: Mapping[str, str], time_format: str = "standard") -> str:
     """The output of a command of Slurm; empty, with a warning, when it fails."""
     try:
         return subprocess.run(

@@ -1,5 +1,6 @@
-"""A pool whose only nodes are jobs of a real Slurm: slurmctld, slurmd, sbatch, real agents and a real control plane. The
-jobs of runs are small scripts in place of trainers (tests/support/small_job.py)."""
+"""A pool whose only nodes are jobs of a real Slurm: slurmctld, slurmd, sbatch, real agents, a real control plane.
+
+The jobs of runs are small scripts in place of trainers (tests/support/small_job.py)."""
 
 from __future__ import annotations
 

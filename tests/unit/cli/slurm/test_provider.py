@@ -22,10 +22,14 @@ OPTIONS = JobOptions(
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Slurm's commands, which write down how they were called."""
-    answers = {"squeue": "printf '7|RUNNING\\n12|PENDING\\n'", "sbatch": "cat > script; echo '12;cluster'", "scancel": ""}
+    answers = {
+        "squeue": "printf '7|RUNNING\\n12|PENDING\\n'",
+        "sbatch": "cat > script; echo '12;cluster'",
+        "scancel": "",
+    }
     for name, answer in answers.items():
         file = tmp_path / name
-        file.write_text(f"#!/bin/sh\ncd {tmp_path}\necho {name} \"$@\" >> called\nenv >> called\n{answer}\n")
+        file.write_text(f'#!/bin/sh\ncd {tmp_path}\necho {name} "$@" >> called\nenv >> called\n{answer}\n')
         file.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("OOLONG_TOKEN", "ool_secret")

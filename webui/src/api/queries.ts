@@ -172,12 +172,6 @@ export const datasets = queryOptions({
   queryFn: ({ signal }) => get("/api/v1/datasets", { query: { limit: 200 } }, signal),
 });
 
-/** The same, all of them page by page. */
-export const datasetPages = pages(["datasets", "pages"], (cursor, signal) => get("/api/v1/datasets", { query: { cursor, limit: 100 } }, signal));
-
-export const datasetVersion = (id: string) =>
-  queryOptions({ queryKey: ["dataset-versions", id], queryFn: ({ signal }) => get("/api/v1/dataset-versions/{version_id}", { path: { version_id: id } }, signal) });
-
 export const dataset = (id: string) =>
   queryOptions({ queryKey: ["datasets", id], queryFn: ({ signal }) => get("/api/v1/datasets/{dataset_id}", { path: { dataset_id: id } }, signal) });
 
@@ -228,9 +222,6 @@ export const models = queryOptions({
   queryKey: ["models"],
   queryFn: ({ signal }) => get("/api/v1/models", { query: { limit: 200 } }, signal),
 });
-
-/** The same, all of them page by page. */
-export const modelPages = pages(["models", "pages"], (cursor, signal) => get("/api/v1/models", { query: { cursor, limit: 100 } }, signal));
 
 /** Without archived ones, so what a form offers can be chosen. `archived`: only those. */
 export const functions = (kind?: SourceKind, archived?: "only") =>

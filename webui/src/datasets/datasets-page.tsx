@@ -11,6 +11,7 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { PendingPage } from "../common/pending-page.tsx";
 import { readOnlyReason } from "../common/permission.ts";
+import { datasetPages, datasetVersion } from "./dataset-queries.ts";
 
 export function DatasetsPage() {
   const [search] = useSearchParams();
@@ -20,13 +21,13 @@ export function DatasetsPage() {
 
 /** Leads to the page of the dataset that has this version. */
 function OwnerOfVersion({ id }: { id: string }) {
-  const { data, error, refetch } = useQuery(queries.datasetVersion(id));
+  const { data, error, refetch } = useQuery(datasetVersion(id));
   if (data !== undefined) return <Navigate to={`/datasets/${data.dataset.id}?version=${id}`} replace />;
   return <PendingPage title="Datasets" error={error} retry={refetch} />;
 }
 
 function DatasetList() {
-  const query = useInfiniteQuery(queries.datasetPages);
+  const query = useInfiniteQuery(datasetPages);
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const list = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (

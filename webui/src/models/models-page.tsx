@@ -17,12 +17,13 @@ import { StatusBadge } from "../common/status.tsx";
 import { useDialog } from "../common/use-dialog.ts";
 import { Imports } from "./imports.tsx";
 import { DeleteModel, ModelDetails } from "./model-details.tsx";
+import { modelPages } from "./model-queries.ts";
 import { keepReason, shortSource, sourceText } from "./model-text.ts";
 import { Register } from "./register.tsx";
 
 export function ModelsPage() {
   const query = useInfiniteQuery({
-    ...queries.modelPages,
+    ...modelPages,
     refetchInterval: ({ state }) => state.data?.pages.some((page) => page.data.some((model) => model.state === "VALIDATING")) ? 2000 : false,
   });
   const { data, error, isPending, refetch } = query;

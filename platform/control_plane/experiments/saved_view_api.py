@@ -20,7 +20,9 @@ class ColumnsField(serializers.ListField):
 
 
 MAX_COLUMNS = 40
-COLUMNS_HELP = "columns of the run list that the dashboard shows with it; null: those that the reader has chosen"
+COLUMNS_HELP = (
+    "columns of the run list that the dashboard shows with it; null: those that the reader has chosen"
+)
 
 
 class SavedViewFormSerializer(StrictSerializer):

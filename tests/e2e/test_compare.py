@@ -183,3 +183,7 @@ def test_the_page_has_no_accessibility_faults_in_either_theme(
         page.evaluate("scheme => document.documentElement.dataset.mantineColorScheme = scheme", scheme)
         faults = accessibility_faults(page)
         assert faults == [], f"{scheme}: " + "\n".join(faults)
+    page.set_viewport_size({"width": 390, "height": 844})
+    for table in (page.get_by_test_id("results"), page.get_by_test_id("config-diff")):
+        assert table.evaluate("table => table.parentElement.scrollWidth") <= 390, "on a phone a run is a card"
+    assert accessibility_faults(page) == []

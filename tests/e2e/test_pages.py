@@ -52,6 +52,8 @@ PAGES = {
 SCREENSHOTS = checkout_paths(ROOT).var / "test-results" / "pages"
 DESKTOP: ViewportSize = {"width": 1440, "height": 1000}
 TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+SIDEWAYS_TABLES = """() => [...document.querySelectorAll("main table")]
+  .filter(table => table.parentElement.scrollWidth > table.parentElement.clientWidth).length"""
 PHONE: ViewportSize = {"width": 390, "height": 844}
 TABS = ["timeline", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"]
 
@@ -151,6 +153,8 @@ def test_no_page_has_accessibility_faults_in_either_theme_or_is_wider_than_a_pho
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             faults[f"phone {path}"] = [f"{width} px wide"]
+        if path.startswith((f"/runs/{long_run}", "/sweeps")) and page.evaluate(SIDEWAYS_TABLES) > 0:
+            faults[f"phone {path}, its tables"] = ["scroll sideways instead of being cards"]
         page.set_viewport_size(DESKTOP)
     page.keyboard.press("Control+k")
     expect(page.get_by_role("listbox", name="Results").get_by_role("option").first).to_be_visible()

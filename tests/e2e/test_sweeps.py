@@ -139,4 +139,10 @@ def test_no_page_of_sweeps_has_accessibility_faults(
         for scheme in ("light", "dark"):
             page.evaluate("scheme => document.documentElement.dataset.mantineColorScheme = scheme", scheme)
             faults += [f"{scheme} {path}: {fault}" for fault in accessibility_faults(page)]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/sweeps/{project['sweep']}")
+    trials = page.get_by_test_id("trials")
+    expect(trials.locator("tbody tr")).to_have_count(4)
+    assert trials.evaluate("table => table.parentElement.scrollWidth") <= 390, "on a phone a trial is a card"
+    faults += accessibility_faults(page)
     assert faults == [], "\n".join(faults)

@@ -3,6 +3,7 @@ import { Fragment } from "react";
 
 import { LineSample } from "../charts/line-sample.tsx";
 import { Panel } from "../common/panel.tsx";
+import stacked from "../common/stacked.module.css";
 import { SPEC_FIELDS } from "../start/spec-schema.ts";
 import classes from "./compare-page.module.css";
 import type { DiffRow } from "./spec-diff.ts";
@@ -18,7 +19,7 @@ export function ConfigDiff({ runs, rows, baseline }: { runs: readonly ComparedRu
   return (
     <Panel title="Settings that differ" aside={rows.length === 0 ? undefined : `${rows.length} ${rows.length === 1 ? "field" : "fields"} of the resolved specs`} flush className={classes.diff}>
       {rows.length === 0 ? <p className={classes.same}>The resolved specs are the same in every field but name and notes.</p> : (
-        <Table data-testid="config-diff">
+        <Table data-testid="config-diff" className={stacked.stacked}>
           <Table.Thead>
             <Table.Tr>
               <Table.Th className={classes.sticky}>Field</Table.Th>
@@ -35,7 +36,7 @@ export function ConfigDiff({ runs, rows, baseline }: { runs: readonly ComparedRu
                   <Table.Tr key={path} data-path={path}>
                     <Table.Th scope="row" className={classes.sticky} title={DESCRIPTIONS.get(path)}><code className="mono">{field}</code></Table.Th>
                     {cells.map((cell, index) => (
-                      <Table.Td key={runs[index]!.id} className={classes.value} data-differs={base !== -1 && cell !== cells[base]} title={cell}>{cell}</Table.Td>
+                      <Table.Td key={runs[index]!.id} data-label={runs[index]!.run.name} className={classes.value} data-differs={base !== -1 && cell !== cells[base]} title={cell}>{cell}</Table.Td>
                     ))}
                   </Table.Tr>
                 ))}

@@ -5,6 +5,7 @@ import { Link } from "react-router";
 import { DASH, grouped } from "../common/format.ts";
 import { Panel } from "../common/panel.tsx";
 import { useNow } from "../common/use-now.ts";
+import stacked from "../common/stacked.module.css";
 import { LineSample } from "../charts/line-sample.tsx";
 import { RunStatus } from "../runs/run-status.tsx";
 import classes from "./compare-page.module.css";
@@ -25,7 +26,7 @@ export function ResultsTable({ runs, baseline, onBaseline, onRemove }: Props) {
   const ordered = [...runs].sort((a, b) => Number(b.id === baseline) - Number(a.id === baseline));
   return (
     <Panel title="Results" aside={runs.length > 1 ? "with differences to the baseline" : undefined} flush>
-      <Table horizontalSpacing={8} className={`tabular ${classes.results}`} data-testid="results">
+      <Table horizontalSpacing={8} className={`tabular ${classes.results} ${stacked.stacked}`} data-testid="results">
         <Table.Thead>
           <Table.Tr>
             <Table.Th className={classes.sticky}>Run</Table.Th>
@@ -54,14 +55,16 @@ export function ResultsTable({ runs, baseline, onBaseline, onRemove }: Props) {
                     <ActionIcon variant="subtle" color="gray" size={24} aria-label={`Remove ${run.name} from the comparison`} title="Remove from the comparison" onClick={() => onRemove(id)}><IconX size={14} /></ActionIcon>
                   </div>
                 </Table.Th>
-                <Table.Td ta="right">{run.total_train_steps > 0 ? <>{grouped(run.train_step)} <span className={classes.faint}>of {grouped(run.total_train_steps)}</span></> : DASH}</Table.Td>
+                <Table.Td ta="right" data-label="Train steps">{run.total_train_steps > 0 ? <span>{grouped(run.train_step)} <span className={classes.faint}>of {grouped(run.total_train_steps)}</span></span> : DASH}</Table.Td>
                 {columns.map((column) => {
                   const value = column.value(facts.get(id)!, target);
                   const difference = isBaseline || base === undefined ? null : differenceOf(column, value, column.value(base, target));
                   return (
-                    <Table.Td key={column.id} ta="right" data-column={column.id} data-value={value ?? ""}>
-                      <div>{value === null ? DASH : column.format(value)}</div>
-                      {difference !== null && <div className={classes.difference} data-tone={difference.tone} title={`${difference.text} ${difference.words}`}>{difference.text}<span className="visually-hidden"> {difference.words}</span></div>}
+                    <Table.Td key={column.id} ta="right" data-label={column.label} data-column={column.id} data-value={value ?? ""}>
+                      <div>
+                        <div>{value === null ? DASH : column.format(value)}</div>
+                        {difference !== null && <div className={classes.difference} data-tone={difference.tone} title={`${difference.text} ${difference.words}`}>{difference.text}<span className="visually-hidden"> {difference.words}</span></div>}
+                      </div>
                     </Table.Td>
                   );
                 })}

@@ -10,6 +10,7 @@ import { CopyId } from "../common/copy-id.tsx";
 import { bytes, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
+import stacked from "../common/stacked.module.css";
 import { StatusBadge } from "../common/status.tsx";
 
 export function CheckpointsTab({ run }: { run: Run }) {
@@ -21,7 +22,7 @@ export function CheckpointsTab({ run }: { run: Run }) {
       {isPending ? <Waiting /> : data === undefined ? null : data.data.length === 0 ? (
         <Empty title="No checkpoints yet">The trainer commits a checkpoint every {String((run.spec["checkpoint"] as { every_steps?: number } | undefined)?.every_steps ?? "few")} steps and at the end.</Empty>
       ) : (
-        <Table className="tabular">
+        <Table className={`tabular ${stacked.stacked}`}>
           <Table.Thead>
             <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>Metrics</Table.Th><Table.Th>Aliases</Table.Th><Table.Th>ID</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Td /></Table.Tr>
           </Table.Thead>
@@ -29,12 +30,12 @@ export function CheckpointsTab({ run }: { run: Run }) {
             {data.data.map((checkpoint) => (
               <Table.Tr key={checkpoint.id}>
                 <Table.Td><CheckpointName checkpoint={checkpoint} withRun={false} /></Table.Td>
-                <Table.Td><StatusBadge status={checkpoint.state} /></Table.Td>
-                <Table.Td><CheckpointMetrics metrics={checkpoint.metrics} /></Table.Td>
-                <Table.Td><AliasNames names={checkpoint.aliases} /></Table.Td>
-                <Table.Td><CopyId id={checkpoint.id} /></Table.Td>
-                <Table.Td ta="right">{bytes(checkpoint.bytes)}</Table.Td>
-                <Table.Td c="dimmed">{moment(checkpoint.created_at)}</Table.Td>
+                <Table.Td data-label="State"><StatusBadge status={checkpoint.state} /></Table.Td>
+                <Table.Td data-label="Metrics"><CheckpointMetrics metrics={checkpoint.metrics} /></Table.Td>
+                <Table.Td data-label="Aliases"><AliasNames names={checkpoint.aliases} /></Table.Td>
+                <Table.Td data-label="ID"><CopyId id={checkpoint.id} /></Table.Td>
+                <Table.Td data-label="Size" ta="right">{bytes(checkpoint.bytes)}</Table.Td>
+                <Table.Td data-label="Committed" c="dimmed">{moment(checkpoint.created_at)}</Table.Td>
                 <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
                   {checkpoint.state === "STORED" && mayRun && (
                     <>

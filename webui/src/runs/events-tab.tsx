@@ -7,6 +7,7 @@ import { moment, words } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
+import stacked from "../common/stacked.module.css";
 
 export function EventsTab({ run }: { run: Run }) {
   const query = useInfiniteQuery(queries.runEvents(run.id));
@@ -15,7 +16,7 @@ export function EventsTab({ run }: { run: Run }) {
     <Panel flush>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.isPending ? <Waiting /> : query.data === undefined ? null : events.length === 0 ? <Empty title="No events yet">Every state change of the run is listed here.</Empty> : (
-        <Table className="tabular">
+        <Table className={`tabular ${stacked.stacked}`}>
           <Table.Thead><Table.Tr><Table.Th w={190}>Time</Table.Th><Table.Th w={170}>Event</Table.Th><Table.Th miw={240}>Message</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {events.map((event) => (

@@ -5,6 +5,7 @@ import { DASH, duration, grouped, number, percent, words } from "../common/forma
 import { at, numberAt, object } from "../common/json.ts";
 import { Empty } from "../common/notices.tsx";
 import { Fact, Facts, Panel } from "../common/panel.tsx";
+import stacked from "../common/stacked.module.css";
 import { hasEnded } from "./ended.ts";
 import { evaluationsOf, type EvaluationRow } from "./evaluations.ts";
 import { useMetricsVersion } from "./live.ts";
@@ -43,13 +44,13 @@ export function ResultsTab({ run, metrics }: { run: Run; metrics: MetricsStore }
 function EvaluationsSoFar({ rows }: { rows: EvaluationRow[] }) {
   return (
     <Panel title="Evaluations so far" aside="final measurements follow at the end of the run" flush>
-      <Table className="tabular" data-testid="evaluations-so-far">
+      <Table className={`tabular ${stacked.stacked}`} data-testid="evaluations-so-far">
         <Table.Thead>
           <Table.Tr><Table.Th ta="right">Policy version</Table.Th><Table.Th ta="right">Greedy</Table.Th><Table.Th ta="right">Sampled</Table.Th><Table.Th ta="right">Mean tokens</Table.Th></Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {rows.map(({ version, greedy, sampled, meanTokens }) => (
-            <Table.Tr key={version}><Table.Td ta="right">{grouped(version)}</Table.Td><Table.Td ta="right">{percent(greedy)}</Table.Td><Table.Td ta="right">{percent(sampled)}</Table.Td><Table.Td ta="right">{number(meanTokens, 1)}</Table.Td></Table.Tr>
+            <Table.Tr key={version}><Table.Td data-label="Policy version" ta="right">{grouped(version)}</Table.Td><Table.Td data-label="Greedy" ta="right">{percent(greedy)}</Table.Td><Table.Td data-label="Sampled" ta="right">{percent(sampled)}</Table.Td><Table.Td data-label="Mean tokens" ta="right">{number(meanTokens, 1)}</Table.Td></Table.Tr>
           ))}
         </Table.Tbody>
       </Table>
@@ -73,7 +74,7 @@ function AccuracyBySource({ evaluation }: { evaluation: Record<string, unknown> 
   };
   return (
     <Panel title="Accuracy by source" aside="with 95 % intervals" flush>
-      <Table className="tabular" data-testid="accuracy-by-source">
+      <Table className={`tabular ${stacked.stacked}`} data-testid="accuracy-by-source">
         <Table.Thead>
           <Table.Tr><Table.Th>Source</Table.Th>{labels.map((label) => <Table.Th key={label} ta="right">{titleOf(label)}</Table.Th>)}</Table.Tr>
         </Table.Thead>
@@ -81,7 +82,7 @@ function AccuracyBySource({ evaluation }: { evaluation: Record<string, unknown> 
           {sources.map((source) => (
             <Table.Tr key={source}>
               <Table.Td>{source}</Table.Td>
-              {labels.map((label) => <Table.Td key={label} ta="right">{estimate(label, source)}</Table.Td>)}
+              {labels.map((label) => <Table.Td key={label} data-label={titleOf(label)} ta="right">{estimate(label, source)}</Table.Td>)}
             </Table.Tr>
           ))}
         </Table.Tbody>
@@ -98,7 +99,7 @@ function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
   };
   return (
     <Panel title="Evaluation on held-out prompts at a fixed policy version" flush>
-      <Table className="tabular" data-testid="evaluation">
+      <Table className={`tabular ${stacked.stacked}`} data-testid="evaluation">
         <Table.Thead>
           <Table.Tr><Table.Th>Evaluation</Table.Th><Table.Th ta="right">Policy version</Table.Th><Table.Th ta="right">Prompts</Table.Th><Table.Th ta="right">Greedy</Table.Th><Table.Th ta="right">Sampled</Table.Th><Table.Th ta="right">Mean tokens</Table.Th></Table.Tr>
         </Table.Thead>
@@ -106,16 +107,16 @@ function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
           {labels.map((label) => (
             <Table.Tr key={label}>
               <Table.Td>{titleOf(label)}</Table.Td>
-              <Table.Td ta="right">{number(numberAt(evaluation, label, "version"))}</Table.Td>
-              <Table.Td ta="right">{grouped(numberAt(evaluation, label, "prompts"))}</Table.Td>
-              <Table.Td ta="right">{percent(numberAt(evaluation, label, "greedy"))}</Table.Td>
-              <Table.Td ta="right">{percent(numberAt(evaluation, label, "sampled"))}</Table.Td>
-              <Table.Td ta="right">{number(numberAt(evaluation, label, "mean_tokens"), 1)}</Table.Td>
+              <Table.Td data-label="Policy version" ta="right">{number(numberAt(evaluation, label, "version"))}</Table.Td>
+              <Table.Td data-label="Prompts" ta="right">{grouped(numberAt(evaluation, label, "prompts"))}</Table.Td>
+              <Table.Td data-label="Greedy" ta="right">{percent(numberAt(evaluation, label, "greedy"))}</Table.Td>
+              <Table.Td data-label="Sampled" ta="right">{percent(numberAt(evaluation, label, "sampled"))}</Table.Td>
+              <Table.Td data-label="Mean tokens" ta="right">{number(numberAt(evaluation, label, "mean_tokens"), 1)}</Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>
         <Table.Tfoot>
-          <Table.Tr><Table.Th>Change</Table.Th><Table.Td /><Table.Td /><Table.Th ta="right">{gain("greedy")}</Table.Th><Table.Th ta="right">{gain("sampled")}</Table.Th><Table.Td /></Table.Tr>
+          <Table.Tr><Table.Th>Change</Table.Th><Table.Td /><Table.Td /><Table.Td data-label="Greedy" ta="right" fw={700}>{gain("greedy")}</Table.Td><Table.Td data-label="Sampled" ta="right" fw={700}>{gain("sampled")}</Table.Td><Table.Td /></Table.Tr>
         </Table.Tfoot>
       </Table>
     </Panel>

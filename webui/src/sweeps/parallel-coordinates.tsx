@@ -8,7 +8,7 @@ import classes from "./sweeps.module.css";
 import { labels, valueText } from "./trials.ts";
 
 const [HEIGHT, TOP, BOTTOM, MARGIN] = [260, 40, 236, 64];
-const MIN_AXIS_GAP = 120;
+const MIN_AXIS_GAP = 96;
 
 type Props = { sweep: Sweep; trials: Trial[]; active: number | null; onActive: (trial: number | null) => void; onOpen: (trial: Trial) => void };
 
@@ -52,7 +52,7 @@ export function ParallelCoordinates({ sweep, trials, active, onActive, onOpen }:
             <g key={axis.key} className={classes.axis} aria-hidden>
               <line x1={axis.x} x2={axis.x} y1={TOP} y2={BOTTOM} />
               <text x={axis.x} y={16} textAnchor={axis.key === OBJECTIVE ? "end" : axis.x === MARGIN ? "start" : "middle"} dx={axis.key === OBJECTIVE ? MARGIN - 8 : axis.x === MARGIN ? 8 - MARGIN : 0} className={classes.axisName}>{axis.label}</text>
-              {axis.ticks.map(({ at, label }) => <text key={label} x={axis.x - 6} y={BOTTOM - at * (BOTTOM - TOP)} dy="0.32em" textAnchor="end">{label.length > 12 ? `${label.slice(0, 11)}…` : label}</text>)}
+              {axis.ticks.map(({ at, label }) => <text key={label} x={axis.x + (axis.key === OBJECTIVE ? 6 : -6)} y={BOTTOM - at * (BOTTOM - TOP)} dy="0.32em" textAnchor={axis.key === OBJECTIVE ? "start" : "end"}>{label.length > 12 ? `${label.slice(0, 11)}…` : label}</text>)}
             </g>
           ))}
         </svg>

@@ -12,6 +12,7 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Fact, Facts, PageHeader, Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
+import stacked from "../common/stacked.module.css";
 import { BestCurve } from "./best-curve.tsx";
 import { ParallelCoordinates } from "./parallel-coordinates.tsx";
 import { SweepActions } from "./sweep-actions.tsx";
@@ -101,19 +102,19 @@ function TrialTable({ sweep, trials, active, onActive }: { sweep: Sweep; trials:
   );
   return (
     <Panel title="Trials" aside={<Link to={`/runs?sweep=${sweep.id}`}>In the run list</Link>} flush>
-      <Table className="tabular" data-testid="trials">
+      <Table className={`tabular ${stacked.stacked}`} data-testid="trials">
         <Table.Thead>
           <Table.Tr>{head("number", "Trial")}{parameters.map(({ pointer }) => head(pointer as SortKey, names.get(pointer) ?? pointer, true))}<Table.Th>Status</Table.Th>{head("step", "Step", true)}{head("objective", objective.metric, true)}<Table.Th>Run</Table.Th></Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {sorted(trials, key, descending).map((trial) => (
             <Table.Tr key={trial.number} bg={trial.number === active ? "var(--accent-soft)" : undefined} onMouseEnter={() => onActive(trial.number)} onMouseLeave={() => onActive(null)} data-trial={trial.number}>
-              <Table.Td>{trial.number}{trial.number === sweep.best?.number && <b style={{ color: "var(--accent)" }}> best</b>}</Table.Td>
-              {parameters.map(({ pointer }) => <Table.Td key={pointer} ta="right" className="mono">{valueText(trial.values[pointer])}</Table.Td>)}
-              <Table.Td><StatusBadge status={trial.run?.status ?? trial.state} />{trial.skipped !== "" && <span className={classes.note}> {trial.skipped}</span>}</Table.Td>
-              <Table.Td ta="right">{trial.run === null ? DASH : trial.train_step}</Table.Td>
-              <Table.Td ta="right">{number(trial.objective)}</Table.Td>
-              <Table.Td style={{ maxWidth: 420, minWidth: 160, overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" }}>{trial.run === null ? DASH : <Link to={`/runs/${trial.run.id}`}>{trial.run.name}</Link>}</Table.Td>
+              <Table.Td data-label="Trial">{trial.number}{trial.number === sweep.best?.number && <b style={{ color: "var(--accent)" }}> best</b>}</Table.Td>
+              {parameters.map(({ pointer }) => <Table.Td key={pointer} data-label={names.get(pointer) ?? pointer} ta="right" className="mono">{valueText(trial.values[pointer])}</Table.Td>)}
+              <Table.Td data-label="Status"><StatusBadge status={trial.run?.status ?? trial.state} />{trial.skipped !== "" && <span className={classes.note}> {trial.skipped}</span>}</Table.Td>
+              <Table.Td data-label="Step" ta="right">{trial.run === null ? DASH : trial.train_step}</Table.Td>
+              <Table.Td data-label={objective.metric} ta="right">{number(trial.objective)}</Table.Td>
+              <Table.Td data-label="Run" className={classes.runName}>{trial.run === null ? DASH : <Link to={`/runs/${trial.run.id}`}>{trial.run.name}</Link>}</Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>

@@ -13,6 +13,7 @@ import type { Json } from "../../common/json.ts";
 import { Empty, ProblemNotice, Waiting } from "../../common/notices.tsx";
 import { Panel } from "../../common/panel.tsx";
 import { may } from "../../common/permission.ts";
+import stacked from "../../common/stacked.module.css";
 import { inOrder, withoutDefaults } from "../../start/spec-order.ts";
 import { changesFromDefaults } from "./default-changes.ts";
 import classes from "./spec-view.module.css";
@@ -89,15 +90,13 @@ function FromRun({ run, otherId }: { run: RunDetail; otherId: string }) {
 function Differences({ heads, rows, same }: { heads: string[]; rows: { path: string; cells: string[] }[]; same: string }) {
   if (rows.length === 0) return <Empty title={same} />;
   return (
-    <Table.ScrollContainer minWidth={480}>
-      <Table data-testid="spec-changes">
-        <Table.Thead><Table.Tr><Table.Th>Field</Table.Th>{heads.map((head, index) => <Table.Th key={index}>{head}</Table.Th>)}</Table.Tr></Table.Thead>
-        <Table.Tbody>
-          {rows.map(({ path, cells }) => (
-            <Table.Tr key={path}><Table.Td><code className="mono">{path}</code></Table.Td>{cells.map((cell, index) => <Table.Td key={index} className={classes.value}>{cell}</Table.Td>)}</Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <Table data-testid="spec-changes" className={stacked.stacked}>
+      <Table.Thead><Table.Tr><Table.Th>Field</Table.Th>{heads.map((head, index) => <Table.Th key={index}>{head}</Table.Th>)}</Table.Tr></Table.Thead>
+      <Table.Tbody>
+        {rows.map(({ path, cells }) => (
+          <Table.Tr key={path}><Table.Td><code className="mono">{path}</code></Table.Td>{cells.map((cell, index) => <Table.Td key={index} data-label={heads[index]} className={classes.value}>{cell}</Table.Td>)}</Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
   );
 }

@@ -16,14 +16,15 @@ from trainers.models.flops import forward_flops
 from trainers.models.policy import Policy
 
 MEASURES = (
-    "accuracy", "margin", "chosen_reward", "rejected_reward", "chosen_logprob", "rejected_logprob",
+    "dpo/loss", "dpo/accuracy", "dpo/margin", "dpo/chosen_reward", "dpo/rejected_reward", "dpo/chosen_logprob",
+    "dpo/rejected_logprob",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PairLosses:
     losses: torch.Tensor  # [P]
-    measures: dict[str, torch.Tensor]  # each of MEASURES → [P], without gradient
+    measures: dict[str, torch.Tensor]  # each of MEASURES → [P], without gradient; their means are metrics
 
 
 class DpoObjective:
@@ -70,8 +71,9 @@ class DpoObjective:
         return PairLosses(
             found.losses,
             {
-                "accuracy": accuracy(chosen, rejected), "margin": chosen - rejected,
-                "chosen_reward": chosen, "rejected_reward": rejected,
-                "chosen_logprob": logprobs[:, 0].detach(), "rejected_logprob": logprobs[:, 1].detach(),
+                "dpo/loss": found.losses.detach(), "dpo/accuracy": accuracy(chosen, rejected),
+                "dpo/margin": chosen - rejected,
+                "dpo/chosen_reward": chosen, "dpo/rejected_reward": rejected,
+                "dpo/chosen_logprob": logprobs[:, 0].detach(), "dpo/rejected_logprob": logprobs[:, 1].detach(),
             },
         )  # fmt: skip

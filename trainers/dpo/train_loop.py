@@ -187,7 +187,7 @@ class DpoTrainer:
                 _add(totals, found)
         norm = clip_gradients(self._parameters, section.max_grad_norm)
         means = self._means(totals, len(batch))
-        finite = math.isfinite(means["loss"]) and math.isfinite(norm)
+        finite = math.isfinite(means["dpo/loss"]) and math.isfinite(norm)
         if finite:
             set_learning_rate(self.optimizer, rate)
             self.optimizer.step()
@@ -196,7 +196,7 @@ class DpoTrainer:
             return None
         tokens = sum(len(side.target_positions) for pair in batch for side in pair.examples)
         return {
-            **{f"dpo/{name}": value for name, value in means.items()},
+            **means,
             "optim/learning_rate": rate, "optim/grad_norm": norm,
             "optim/skipped_steps": float(self._skipped_steps), "perf/trained_tokens": float(tokens),
         }  # fmt: skip
@@ -210,12 +210,15 @@ class DpoTrainer:
             if pairs[0].position >= 0:
                 _add(totals, found)
         means = self._means(totals, len(self._validation))
-        return {f"dpo/validation_{name}": means[name] for name in ("loss", "accuracy", "margin")}
+        return {
+            "dpo/validation_loss": means["dpo/loss"],
+            "dpo/validation_accuracy": means["dpo/accuracy"],
+            "dpo/validation_margin": means["dpo/margin"],
+        }
 
     def _means(self, totals: dict[str, float], pairs: int) -> dict[str, float]:
-        names = ("loss", *MEASURES)
-        sums = self._context.sum([totals.get(name, 0.0) for name in names])
-        return {name: total / pairs for name, total in zip(names, sums, strict=True)}
+        sums = self._context.sum([totals.get(name, 0.0) for name in MEASURES])
+        return {name: total / pairs for name, total in zip(MEASURES, sums, strict=True)}
 
     def _rows_of(self, step: int) -> list[int]:
         return batch_at(
@@ -343,5 +346,5 @@ class DpoTrainer:
 
 
 def _add(totals: dict[str, float], found: PairLosses) -> None:
-    for name, values in {"loss": found.losses.detach(), **found.measures}.items():
+    for name, values in found.measures.items():
         totals[name] = totals.get(name, 0.0) + float(values.sum())

@@ -27,9 +27,7 @@ class ColumnProfiler:
         self.sample: list[dict[str, Any]] = []
         self.rendered: list[dict[str, Any]] = []
         self.duplicates = 0  # rows whose prompt and answer, or prompt and pair, an earlier row had
-        self.conflicts = (
-            0  # rows whose prompt an earlier row had with another answer, or with the pair reversed
-        )
+        self.conflicts = 0  # rows whose prompt an earlier row had with another answer or the pair reversed
         self.first_conflicts: list[tuple[int, int]] = []  # the first of them: row, and the earlier row
         self.leaks: Counter[str] = Counter()
         self._types: dict[str, set[str]] = {}

@@ -21431,14 +21431,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 96.72021,
+                     *           "unpriced_slot_seconds": 50.825842,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 92.72021
+                     *             "other": 46.825842
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -21448,7 +21448,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 92.72021
+                     *             "unknown": 46.825842
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21480,14 +21480,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 96.72021,
+                     *         "unpriced_slot_seconds": 50.825842,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 92.72021
+                     *           "other": 46.825842
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -21497,7 +21497,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 92.72021
+                     *           "unknown": 46.825842
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -21635,7 +21635,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             97.282088
+                     *             50.988438
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

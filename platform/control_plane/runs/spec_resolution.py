@@ -69,6 +69,7 @@ def resolve_spec(
         spec = RunSpec.model_validate(document)
     except ValidationError:
         return Resolved(submitted=document, errors=errors)
+    has_valid_options = not errors
     resolved = Resolved(
         submitted=document, spec=spec, errors=errors
     )  # invalid options do not prevent looking up names
@@ -84,7 +85,7 @@ def resolve_spec(
     _resolve_pool(caller, spec, resolved)
     resolved.errors += priority_errors(caller, spec.placement.priority, "/placement/priority")
     resolved.errors += job_secrets.secret_errors(caller, spec)
-    if not errors:  # invalid options name no service
+    if has_valid_options:  # invalid ones name no service
         resolved.errors += remote_reward_errors(caller, spec.model_dump(mode="json"))
     for finding in lint(spec, lint_context(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":

@@ -97,9 +97,10 @@ def test_what_no_admin_allowed_is_refused_at_its_field(
 def test_a_part_of_a_composite_is_checked_at_its_own_place(allowed: Any) -> None:
     part = {"name": "http", "options": {"url": "https://other.test/"}}
     reward = {"name": "composite", "options": {"parts": [{"name": "math"}, part]}}
-    reply = allowed.post("/runs", {"spec": allowed.spec(reward=reward)})
+    reply = allowed.post("/runs", {"spec": allowed.spec(reward=reward, model={"base_model": "none"})})
     assert [(fault["pointer"], fault["code"]) for fault in reply.json()["errors"]] == [
-        ("/reward/options/parts/1/options/url", "address_blocked")
+        ("/model/base_model", "unknown_model"),
+        ("/reward/options/parts/1/options/url", "address_blocked"),
     ]
 
 

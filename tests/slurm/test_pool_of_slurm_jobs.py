@@ -49,7 +49,16 @@ class RunningProvider:
     def start(self) -> None:
         python = write_python(self.cluster.folder / "python")
         words = [sys.executable, "-m", "oolong.cli", "pool", "provider", "slurm", "--interval", "1"]
-        words += ["--gpus-per-node", "0", "--cpu-slots", "1", "--python", str(python), "--node-python", sys.executable]
+        words += [
+            "--gpus-per-node",
+            "0",
+            "--cpu-slots",
+            "1",
+            "--python",
+            str(python),
+            "--node-python",
+            sys.executable,
+        ]
         words += ["--state-dir", str(self.state), "--data-root", str(self.cluster.folder)]
         words += ["--agent-arg=--job-path", f"--agent-arg={ROOT / 'tests'}", *self.options]
         environment = self.cluster.environment() | {
@@ -194,7 +203,9 @@ def test_a_waiting_run_gets_a_job_survives_scancel_in_another_one_and_idle_jobs_
         assert client.pool.get().nodes == []
         small_runs.assert_nothing_is_left(stack)
         assert not list(cluster.folder.glob("oolong-*")), "the agents' files are removed"
-        running.wait_for(lambda: not list((running.state / "jobs").iterdir()), "the jobs are forgotten", seconds=30)
+        running.wait_for(
+            lambda: not list((running.state / "jobs").iterdir()), "the jobs are forgotten", seconds=30
+        )
 
 
 def test_a_run_leaves_its_node_with_a_checkpoint_before_the_time_limit_of_the_job(

@@ -9,7 +9,7 @@ import { checkpointPage } from "../api/checkpoint-queries.ts";
 import { urlOf } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Alias, Checkpoint } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { bytes } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
@@ -84,7 +84,7 @@ function RunSearch({ run, onSearch }: { run: string; onSearch: (run: string) => 
 function Rows({ checkpoints, busy, showDialog }: { checkpoints: Checkpoint[]; busy: boolean; showDialog: (dialog: AliasDialog) => void }) {
   const now = useNow(30_000);
   return (
-    <Table className={`tabular ${cards.cards} ${classes.table} ${busy ? classes.dimmed : ""}`} data-testid="checkpoints" aria-busy={busy}>
+    <Table className={`tabular card-table ${classes.table} ${busy ? classes.dimmed : ""}`} data-testid="checkpoints" aria-busy={busy}>
       <Table.Thead>
         <Table.Tr><Table.Th>Checkpoint</Table.Th><Table.Th>State</Table.Th><Table.Th>Metrics</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Age</Table.Th><Table.Th><span className="visually-hidden">Actions</span></Table.Th></Table.Tr>
       </Table.Thead>

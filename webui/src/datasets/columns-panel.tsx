@@ -4,7 +4,7 @@ import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { ColumnStatistics, Version } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { DASH, grouped, percent } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
@@ -40,7 +40,7 @@ const isUnderWay = ({ state }: { state: string }) => state === "QUEUED" || state
 
 function Columns({ columns }: { columns: ColumnStatistics[] }) {
   return (
-    <Table className={`tabular ${cards.cards}`} data-testid="columns" verticalSpacing={8}>
+    <Table className="tabular card-table" data-testid="columns" verticalSpacing={8}>
       <Table.Thead>
         <Table.Tr>
           <Table.Th>Column</Table.Th>

@@ -7,7 +7,7 @@ import { Link, useParams, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { Dataset, Version } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { CopyId } from "../common/copy-id.tsx";
 import { bytes, grouped, moment } from "../common/format.ts";
 import { Empty } from "../common/notices.tsx";
@@ -69,7 +69,7 @@ function Versions({ dataset, selected, readOnly, onSelect }: { dataset: Dataset;
   const shown = isWhole ? dataset.versions : dataset.versions.filter((entry, index) => index < FIRST_VERSIONS || entry.id === selected?.id);
   return (
     <>
-    <Table className={`tabular ${cards.cards}`} data-testid="versions">
+    <Table className="tabular card-table" data-testid="versions">
       <Table.Thead>
         <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Columns</Table.Th><Table.Th>Origin</Table.Th><Table.Th>SHA-256 of rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Created</Table.Th><Table.Td /></Table.Tr>
       </Table.Thead>

@@ -4,7 +4,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, Navigate, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { ago, bytes, DASH, grouped, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -43,7 +43,7 @@ function DatasetList() {
               Upload a file with one prompt and its expected answer per row, and map its columns. The page Home adds a sample dataset to try.
             </Empty>
           ) : (
-            <Table className={`tabular ${cards.cards}`} data-testid="datasets">
+            <Table className="tabular card-table" data-testid="datasets">
               <Table.Thead>
                 <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Latest version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Added</Table.Th></Table.Tr>
               </Table.Thead>

@@ -1,6 +1,6 @@
 import { Table } from "@mantine/core";
 
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 
 type Message = { role: string; content: string };
 
@@ -24,7 +24,7 @@ export function RowsTable({ rows, order = [] }: Props) {
   const present = new Set(rows.flatMap((row) => Object.keys(row)));
   const columns = [...new Set([...order.filter((column) => present.has(column)), ...present])];
   return (
-    <Table verticalSpacing={4} className={cards.cards}>
+    <Table verticalSpacing={4} className="card-table">
       <Table.Thead><Table.Tr>{columns.map((column) => <Table.Th key={column}>{column}</Table.Th>)}</Table.Tr></Table.Thead>
       <Table.Tbody>
         {rows.map((row, index) => (

@@ -5,7 +5,7 @@ import { Link, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { FunctionData, SourceKind } from "./types.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { ago, bytes, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -56,7 +56,7 @@ function List({ kind, archived, readOnly }: { kind?: SourceKind; archived?: "onl
               : EMPTY[kind]}
           </Empty>
         ) : (
-          <Table className={`tabular ${cards.cards}`} data-testid="functions">
+          <Table className="tabular card-table" data-testid="functions">
             <Table.Thead>
               <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Kind</Table.Th><Table.Th>Newest version</Table.Th><Table.Th>Signature</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>By</Table.Th><Table.Th ta="right">Uploaded</Table.Th><Table.Th ta="right" style={{ whiteSpace: "nowrap" }}>Used in</Table.Th></Table.Tr>
             </Table.Thead>

@@ -6,7 +6,7 @@ import { useEffect } from "react";
 import { remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { ModelImport } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { ago, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
 import { ProblemNotice } from "../common/notices.tsx";
@@ -29,7 +29,7 @@ export function Imports({ readOnly }: { readOnly: string | null }) {
   if (list.length === 0) return <ProblemNotice error={query.error} retry={() => void query.refetch()} />;
   return (
     <Panel title="Imports from a hub" flush>
-      <Table className={`tabular ${cards.cards}`} data-testid="imports">
+      <Table className="tabular card-table" data-testid="imports">
         <Table.Thead><Table.Tr><Table.Th miw={180}>Model of the hub</Table.Th><Table.Th>Revision</Table.Th><Table.Th>State</Table.Th><Table.Th>Progress</Table.Th><Table.Th ta="right">Started</Table.Th><Table.Td /></Table.Tr></Table.Thead>
         <Table.Tbody>{list.map((entry) => <Row key={entry.id} entry={entry} readOnly={readOnly} />)}</Table.Tbody>
       </Table>

@@ -6,7 +6,7 @@ import { Link } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { Model } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { CopyId } from "../common/copy-id.tsx";
 import { bytes, compact, moment } from "../common/format.ts";
 import { More } from "../common/more.tsx";
@@ -44,7 +44,7 @@ export function ModelsPage() {
           {isPending ? <Waiting /> : list.length === 0 ? (
             <Empty title="No base models yet" action={readOnly === null && <Button onClick={open}>Register model</Button>}>Upload an archive of a Hugging Face model directory, import one from a hub, or enter a path that a node can read.</Empty>
           ) : (
-            <Table className={`tabular ${cards.cards}`} data-testid="models">
+            <Table className="tabular card-table" data-testid="models">
               <Table.Thead>
                 <Table.Tr><Table.Th>Name</Table.Th><Table.Th>State</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>SHA-256</Table.Th><Table.Th>Registered</Table.Th><Table.Td /></Table.Tr>
               </Table.Thead>

@@ -3,7 +3,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { ago, moment } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { More } from "../common/more.tsx";
@@ -24,7 +24,7 @@ export function TestsTable({ reward, empty }: { reward?: string; empty: string }
     <>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.data !== undefined && (tests.length === 0 ? <Empty title="No tests yet" action={<Link to={`/functions/tests/new${reward === undefined ? "" : `?reward=${encodeURIComponent(reward)}`}`}>Test {reward ?? "a reward"}</Link>}>{empty}</Empty> : (
-        <Table className={`tabular ${cards.cards}`} data-testid="reward-tests">
+        <Table className="tabular card-table" data-testid="reward-tests">
           <Table.Thead><Table.Tr><Table.Th>Result</Table.Th>{reward === undefined && <Table.Th>Reward</Table.Th>}<Table.Th>Dataset</Table.Th><Table.Th ta="right">Calls</Table.Th><Table.Th>First finding</Table.Th><Table.Th>By</Table.Th><Table.Th ta="right">Started</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {tests.map((test) => (

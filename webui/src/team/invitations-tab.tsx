@@ -6,7 +6,7 @@ import { useState } from "react";
 import { post, remove } from "../api/http.ts";
 import { invitations as invitationsQuery } from "../api/team-queries.ts";
 import type { Invitation, Me, Role } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { Confirm } from "../common/confirm.tsx";
 import { expiryText, lifetimes } from "../common/expiry.ts";
 import { fieldError, otherError } from "../common/field-error.ts";
@@ -41,7 +41,7 @@ export function InvitationsTab({ me }: TabProps) {
         {query.isPending ? <Waiting label="Loading invitations" /> : query.data === undefined ? null : list.length === 0 ? (
           <Empty title="No invitations yet" action={inviteButton}>Make a link and hand it to a colleague. It is shown once.</Empty>
         ) : (
-          <Table className={`tabular ${cards.cards}`} data-testid="invitations">
+          <Table className="tabular card-table" data-testid="invitations">
             <Table.Thead><Table.Tr><Table.Th>For</Table.Th><Table.Th>Status</Table.Th><Table.Th>Role</Table.Th><Table.Th>Made by</Table.Th><Table.Th>Expires</Table.Th><Table.Td /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((one) => (

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "react-router";
 
 import type { Usage, UsageRow, UsageTotal } from "../api/schema.d.ts";
-import cards from "../common/card-table.module.css";
+import "../common/card-table.css";
 import { compact, DASH, grouped, percent } from "../common/format.ts";
 import { OUTCOMES, outcomeLabel } from "./outcomes.ts";
 import classes from "./usage.module.css";
@@ -18,7 +18,7 @@ export function UsageTable({ usage, by }: { usage: Usage; by: UsageView["by"] })
   return (
     <>
       <div className={classes.scroll}>
-        <Table className={`tabular ${cards.cards}`} data-testid="usage">
+        <Table className="tabular card-table" data-testid="usage">
           <Table.Thead>
             <Table.Tr>
               <Table.Th tt="capitalize">{by}</Table.Th>

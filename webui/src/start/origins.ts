@@ -84,3 +84,9 @@ function firstKnown(names: string[], known: string[]): string {
 export function needsCheckpoint(spec: Json): boolean {
   return object(spec["model"])?.["checkpoint"] === "";
 }
+
+/** The dataset of the demo. */
+export const SAMPLE = "letter-sum";
+
+/** Whether the project lacks the sample dataset or a base model, which the demo needs. */
+export const lacksSample = ({ datasets, models }: Available): boolean => !datasets.includes(SAMPLE) || models.length === 0;

@@ -5,13 +5,11 @@ import { Link } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import { ProblemNotice } from "../common/notices.tsx";
-import type { Available } from "./origins.ts";
+import { SAMPLE, type Available } from "./origins.ts";
 import classes from "./start-page.module.css";
 
-const SAMPLE = "letter-sum";
-
 /** What the demo still needs in this project, and the way to it. */
-export function SampleNotice({ available: { datasets, models } }: { available: Available }) {
+export default function SampleNotice({ available: { datasets, models } }: { available: Available }) {
   const client = useQueryClient();
   const [progress, setProgress] = useState("");
   const create = useMutation({
@@ -19,7 +17,6 @@ export function SampleNotice({ available: { datasets, models } }: { available: A
     onSettled: () => client.invalidateQueries({ queryKey: queries.datasets.queryKey }),
   });
   const hasSample = datasets.includes(SAMPLE);
-  if (hasSample && models.length > 0) return null;
   return (
     <div className={classes.notice} role="note" data-testid="demo-needs">
       {!hasSample && (

@@ -13,10 +13,9 @@ import { Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { count, titleOf } from "./faults.ts";
 import { OriginCards } from "./origin-cards.tsx";
-import { needsCheckpoint, ORIGINS, presetsOf, specFor, defaultPreset, type Available, type Origin } from "./origins.ts";
+import { needsCheckpoint, ORIGINS, presetsOf, specFor, defaultPreset, lacksSample, type Available, type Origin } from "./origins.ts";
 import { PresetSelect } from "./preset-select.tsx";
 import { Errors, PlanFacts, StartPanel, Warnings } from "./rail.tsx";
-import { SampleNotice } from "./sample-notice.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { stateOf, withKey } from "./spec-state.ts";
 import classes from "./start-page.module.css";
@@ -25,6 +24,7 @@ import { useStart } from "./use-start.ts";
 
 const TextView = lazy(() => import("./text-view.tsx"));
 const SimulationPanel = lazy(() => import("./simulation-panel.tsx").then(({ SimulationPanel }) => ({ default: SimulationPanel })));
+const SampleNotice = lazy(() => import("./sample-notice.tsx"));
 const CopyAs = lazy(() => import("./copy-as.tsx"));
 const TemplatesDialog = lazy(() => import("./templates-dialog.tsx"));
 
@@ -86,7 +86,7 @@ export function StartForm({ presets, available, initial, source, draft }: Props)
       {source === null && draft === null && (
         <>
           <OriginCards available={available} origins={ORIGINS.filter((origin) => presetsOf(origin, presets).length > 0)} chosen={chosen.origin} onChoose={onOrigin} />
-          {chosen.origin === "demo" && <SampleNotice available={available} />}
+          {chosen.origin === "demo" && lacksSample(available) && <Suspense fallback={null}><SampleNotice available={available} /></Suspense>}
           <PresetSelect
             label={chosen.origin === "demo" ? "Part of the demo" : "Algorithm"} presets={presetsOf(chosen.origin, presets)} chosen={chosen.preset} undo={undo}
             onChoose={(name) => choose(chosen.origin, presets.find((preset) => preset.name === name)!)}

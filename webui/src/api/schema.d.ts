@@ -21897,14 +21897,14 @@ export interface operations {
                      *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "cost": 0,
-                     *           "unpriced_slot_seconds": 46.260308,
+                     *           "unpriced_slot_seconds": 12.496064,
                      *           "phases": {
                      *             "generate": 0,
                      *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 42.260308
+                     *             "other": 8.496064
                      *           },
                      *           "outcomes": {
                      *             "trained": 4,
@@ -21914,7 +21914,7 @@ export interface operations {
                      *             "evaluated": 0,
                      *             "sync": 0,
                      *             "idle": 0,
-                     *             "unknown": 42.260308
+                     *             "unknown": 8.496064
                      *           },
                      *           "dropped": {},
                      *           "tokens": {
@@ -21946,14 +21946,14 @@ export interface operations {
                      *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "cost": 0,
-                     *         "unpriced_slot_seconds": 46.260308,
+                     *         "unpriced_slot_seconds": 12.496064,
                      *         "phases": {
                      *           "generate": 0,
                      *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 42.260308
+                     *           "other": 8.496064
                      *         },
                      *         "outcomes": {
                      *           "trained": 4,
@@ -21963,7 +21963,7 @@ export interface operations {
                      *           "evaluated": 0,
                      *           "sync": 0,
                      *           "idle": 0,
-                     *           "unknown": 42.260308
+                     *           "unknown": 8.496064
                      *         },
                      *         "dropped": {},
                      *         "tokens": {
@@ -22101,7 +22101,7 @@ export interface operations {
                      *             0,
                      *             0,
                      *             0,
-                     *             46.509982
+                     *             12.627272
                      *           ],
                      *           "gpu_seconds": [
                      *             0,

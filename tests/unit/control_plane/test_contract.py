@@ -517,6 +517,7 @@ WITHOUT_JSON = {
     "completion": "prints a script",
     "ci gate": "a script; its reports are files",
     "checkpoint chat": "a conversation",
+    "pool provider slurm": "a loop; it prints what it does",
     "run watch": "a live view; `run wait --json` is for programs",
     "run logs": "prints what jobs printed",
     "run baseline": "prints JSON",

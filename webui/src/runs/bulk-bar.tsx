@@ -1,3 +1,6 @@
+// Of the checkboxes in its menu.
+import "@mantine/core/styles/CheckboxCard.css";
+import "@mantine/core/styles/CheckboxIndicator.css";
 import { Button, Menu } from "@mantine/core";
 import { IconChartLine, IconColumns3, IconPlayerStop, IconTag, IconX } from "@tabler/icons-react";
 import { lazy, Suspense } from "react";

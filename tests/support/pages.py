@@ -29,6 +29,7 @@ REASONS = {
     "a container engine",
     "a domain",
     "a GPU",
+    "a Slurm cluster",
     "a model hub",
     "a second Python",
     "a second machine",

@@ -142,7 +142,7 @@ def test_the_cost_of_a_long_queue_is_bounded() -> None:
 
 def test_nine_of_ten_true_starts_are_before_the_p90_and_half_before_the_p50() -> None:
     """Worlds whose true durations are drawn from the predicted distributions: the forecast is calibrated."""
-    rng, before, middle, count = random.Random(0), 0, 0, 250
+    rng, before, middle, count = random.Random(0), 0, 0, 120
     for number in range(count):
         nodes = [node(f"n{index}", 0, 4) for index in range(3)]
         remaining = Duration(1000.0, 4000.0)

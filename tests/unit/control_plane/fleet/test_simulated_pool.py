@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import Placement, Plan, Snapshot, TeamQuota, Wait, WaitCode
 from tests.unit.control_plane.fleet import simulated_pool
-from tests.unit.control_plane.fleet.pool_report import fair_shares, jain
+from tests.unit.control_plane.fleet.pool_report import PoolReport, fair_shares, jain
 from tests.unit.control_plane.fleet.simulated_pool import SimulatedPool
 from tests.unit.control_plane.fleet.synthetic_load import DAY, HOUR, Load, TeamLoad, submissions
 
@@ -24,9 +25,14 @@ SMALL = Load(
 )  # fmt: skip
 
 
+@cache  # several tests look at the same days
+def played(seed: int) -> PoolReport:
+    return SimulatedPool(SMALL, seed=seed).play()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_every_run_of_a_day_finishes_and_every_plan_is_sound(seed: int) -> None:
-    report = SimulatedPool(SMALL, seed=seed).play()
+    report = played(seed)
     assert report.runs == len(submissions(SMALL, seed=seed)) > 50
     assert report.node_failures > 0
     assert report.preemptions > 0
@@ -34,13 +40,13 @@ def test_every_run_of_a_day_finishes_and_every_plan_is_sound(seed: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_day() -> None:
-    assert SimulatedPool(SMALL, seed=1).play() == SimulatedPool(SMALL, seed=1).play()
+    assert SimulatedPool(SMALL, seed=1).play() == played(1)
     assert submissions(SMALL, seed=1) != submissions(SMALL, seed=2)
 
 
 def test_a_nominal_quota_shortens_the_waits_of_its_team() -> None:
     without = {team: replace(one, quota=replace(one.quota, nominal=0)) for team, one in TEAMS.items()}
-    with_quota = SimulatedPool(SMALL, seed=0).play()
+    with_quota = played(0)
     no_quota = SimulatedPool(replace(SMALL, teams=without), seed=0).play()
     assert with_quota.waits["blue"].p90 < no_quota.waits["blue"].p90
     assert with_quota.preemptions > no_quota.preemptions

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -215,8 +215,12 @@ def run_pytest(
         print(problem, flush=True)
         return SuiteResult(failed=1, problems=[f"{suite.name}: {problem.splitlines()[0]}"])
     python = node if suite.in_node_environment else paths.venv_python
-    parts = [(test_paths, (*suite.ignored_paths, *chain.from_iterable(suite.parallel_parts)))]
-    parts += [(list(part), suite.ignored_paths) for part in suite.parallel_parts]
+    every = list(chain.from_iterable(suite.parallel_parts))
+    parts = [(test_paths, (*suite.ignored_paths, *every))]
+    parts += [
+        (list(part), (*suite.ignored_paths, *(path for path in every if _is_below(path, part))))
+        for part in suite.parallel_parts
+    ]
     reports = [results / f"{suite.name}-{number}.xml" for number in range(len(parts))]
     processes = []
     for (chosen, ignored), report in zip(parts, reports, strict=True):
@@ -265,6 +269,11 @@ def run_pytest(
             part.problems.append(f"{report.stem}: {ended}")
         outcome.add(part)
     return outcome
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    """Whether another part runs a file of one of these folders."""
+    return any(path.startswith(f"{folder}/") for folder in folders)
 
 
 def _stop_pytest(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:

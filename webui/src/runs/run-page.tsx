@@ -1,6 +1,7 @@
 import { Button, Group } from "@mantine/core";
 import { IconChartLine, IconCopy, IconPencil } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
@@ -15,7 +16,6 @@ import { Alerts } from "./alerts.tsx";
 import { isBooting } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
 import { isFailure } from "./failure.ts";
-import { FailurePanel } from "./failure-panel.tsx";
 import { KeyMetrics } from "./key-metrics.tsx";
 import { useLiveRun } from "./live.ts";
 import { MadeFrom } from "./made-from.tsx";
@@ -23,6 +23,8 @@ import { LifecycleButtons, StopButton } from "./run-actions.tsx";
 import classes from "./run-page.module.css";
 import { RunStatus } from "./run-status.tsx";
 import { RunTabs } from "./run-tabs.tsx";
+
+const FailurePanel = lazy(async () => ({ default: (await import("./failure-panel.tsx")).FailurePanel }));
 
 const BOOT_POLL_MILLISECONDS = 2_000; // boot stages are not part of the stream
 
@@ -39,7 +41,7 @@ export function RunPage() {
     <>
       <Header run={run} />
       <ProblemNotice error={metricsError} />
-      {isFailure(run) && <FailurePanel run={run} isBrief={isCompact} />}
+      {isFailure(run) && <Suspense fallback={null}><FailurePanel run={run} isBrief={isCompact} /></Suspense>}
       <Alerts run={run} isBrief={isCompact} />
       <StalenessNotice run={run} />
       <KeyMetrics run={run} metrics={metrics} isCompact={isCompact} />

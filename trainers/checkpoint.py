@@ -36,6 +36,7 @@ from oolong.contracts.lora_adapter import (
     BASE_FILE,
     AdapterBase,
 )
+from oolong.contracts.telemetry import CheckpointLine
 from trainers.distributed.context import DistributedContext
 from trainers.distributed.fsdp import gather_adapters, reshard
 from trainers.durable_files import (
@@ -104,6 +105,16 @@ class CommittedCheckpoint:
     step: int
     manifest_sha256: str
     bytes: int
+
+    def outbox_line(self, *, final: bool) -> CheckpointLine:
+        """What tells the agent to upload it."""
+        return CheckpointLine(
+            step=self.step,
+            directory=str(self.directory),
+            manifest_sha256=self.manifest_sha256,
+            bytes=self.bytes,
+            final=final,
+        )
 
 
 class CheckpointWriter:

@@ -13,7 +13,7 @@ import torch
 
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.telemetry import CheckpointLine, Outbox, Points, Progress
+from oolong.contracts.telemetry import Outbox, Points, Progress
 from trainers import checkpoint
 from trainers.dataset import read_rows
 from trainers.distributed.context import DistributedContext
@@ -320,15 +320,7 @@ class DpoTrainer:
     ) -> None:
         self._newest = committed or self._newest
         if self._outbox is not None and committed is not None:
-            self._outbox.write(
-                CheckpointLine(
-                    step=committed.step,
-                    directory=str(committed.directory),
-                    manifest_sha256=committed.manifest_sha256,
-                    bytes=committed.bytes,
-                    final=final,
-                )
-            )
+            self._outbox.write(committed.outbox_line(final=final))
 
     def _report(self, done: int, metrics: dict[str, float], seconds: float) -> None:
         if self._outbox is None:

@@ -13,7 +13,7 @@ from oolong.contracts import rollout
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.runtime_overrides import LiveFile
-from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Spans, Summary
+from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Spans, Summary
 from trainers.algorithms.reward_shaping import apply_reward_shaping, shaping_metrics
 from trainers.checkpoint import CommittedCheckpoint, InvalidCheckpoint
 from trainers.models.flops import load_forward_flops
@@ -261,15 +261,7 @@ class Rank0Coordinator:
         self.outbox.write(Spans(spans=trainer_spans(timer.flushed_laps, version=version)))
 
     def record_checkpoint(self, committed: CommittedCheckpoint, *, final: bool) -> None:
-        self.outbox.write(
-            CheckpointLine(
-                step=committed.step,
-                directory=str(committed.directory),
-                manifest_sha256=committed.manifest_sha256,
-                bytes=committed.bytes,
-                final=final,
-            )
-        )
+        self.outbox.write(committed.outbox_line(final=final))
 
     def close(self, version: int, reason: str) -> None:
         """End the run at the controller and write the summary."""

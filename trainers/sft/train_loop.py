@@ -13,7 +13,7 @@ import torch
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
+from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Summary
 from trainers import checkpoint
 from trainers.dataset import read_rows
 from trainers.distributed.context import DistributedContext
@@ -318,12 +318,4 @@ def _commit(
     )
     committed = writer.close()
     if outbox is not None and committed is not None:
-        outbox.write(
-            CheckpointLine(
-                step=committed.step,
-                directory=str(committed.directory),
-                manifest_sha256=committed.manifest_sha256,
-                bytes=committed.bytes,
-                final=True,
-            )
-        )
+        outbox.write(committed.outbox_line(final=True))

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet import pools
-from control_plane.fleet.maintenance import DRAIN_LEAD
+from control_plane.fleet.maintenance import DRAIN_LEAD, drain_until
 from control_plane.fleet.models import Node, SchedulingState
 
 LEAD_FRACTION = 4  # of a short allocation at most a quarter is lead
@@ -52,14 +52,6 @@ def drain_before_end(node: Node, *, now: datetime) -> None:
     draining = node.intent == SchedulingState.DRAINING
     if draining and node.drain_deadline is not None and node.drain_deadline <= deadline:
         return
-    change = {"before": node.intent, "after": SchedulingState.DRAINING, "deadline": rfc3339(deadline)}
-    pools.record_audit(
-        "node.intent",
-        node.pool,
-        target=("node", node.pk, node.name),
-        data={**change, "ends_at": rfc3339(node.ends_at)},
-    )
-    node.intent, node.drain_deadline = SchedulingState.DRAINING, deadline
-    node.maintenance = None  # its end does not return the node
-    node.save(update_fields=["intent", "drain_deadline", "maintenance"])
+    # No window: its end does not return the node.
+    drain_until(deadline, node, node.pool, window=None, cause={"ends_at": rfc3339(node.ends_at)})
     pools.publish_pool_change()

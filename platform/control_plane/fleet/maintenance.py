@@ -13,7 +13,7 @@ from django.db import transaction
 
 from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet import pools
-from control_plane.fleet.models import MaintenanceWindow, Node, SchedulingState
+from control_plane.fleet.models import MaintenanceWindow, Node, Pool, SchedulingState
 
 DRAIN_LEAD = timedelta(minutes=15)
 SHORTEST_DRAIN = timedelta(minutes=5)  # of a window that starts at once: a trainer saves and uploads
@@ -44,18 +44,21 @@ def _drain(window: MaintenanceWindow, *, now: datetime) -> None:
     for node in rows.order_by("pk"):
         if node.intent == SchedulingState.DRAINING:  # by a person, who also returns it
             continue
-        change = {"before": node.intent, "after": SchedulingState.DRAINING, "deadline": rfc3339(deadline)}
-        pools.record_audit(
-            "node.intent",
-            window.pool,
-            target=("node", node.pk, node.name),
-            data={**change, "maintenance": window.pk},
-        )
-        node.intent, node.drain_deadline, node.maintenance = SchedulingState.DRAINING, deadline, window
-        node.save(update_fields=["intent", "drain_deadline", "maintenance"])
+        drain_until(deadline, node, window.pool, window=window, cause={"maintenance": window.pk})
     window.drained = [*window.drained, *missing]
     window.save(update_fields=["drained"])
     pools.publish_pool_change()
+
+
+def drain_until(
+    deadline: datetime, node: Node, pool: Pool, *, window: MaintenanceWindow | None, cause: dict[str, str]
+) -> None:
+    """Drain a node of the pool and record why; `window` returns it at its end. Call inside a transaction that locked
+    its row."""
+    change = {"before": node.intent, "after": SchedulingState.DRAINING, "deadline": rfc3339(deadline)}
+    pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data={**change, **cause})
+    node.intent, node.drain_deadline, node.maintenance = SchedulingState.DRAINING, deadline, window
+    node.save(update_fields=["intent", "drain_deadline", "maintenance"])
 
 
 def return_nodes(window: MaintenanceWindow) -> None:

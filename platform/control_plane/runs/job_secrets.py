@@ -37,19 +37,23 @@ def secret_errors(caller: Caller, spec: RunSpec) -> list[FieldError]:
                 FieldError(f"/secrets/{index}/jobs", "no_user_code", _no_user_code_message(secret, unread))
             )
         elif secret.name not in allowed:
-            message = (
-                f"project {caller.project.name!r} has no secret {secret.name}; ask an admin to set it: "
-                f"{set_command(secret.name, secret.jobs)}"
-            )
+            message = unknown_secret_message(caller, secret.name, secret.jobs)
             errors.append(FieldError(f"/secrets/{index}/name", "unknown_secret", message))
         elif denied := [job for job in secret.jobs if job not in allowed[secret.name]]:
-            message = (
-                f"the secret {secret.name} is not allowed for the {' and '.join(denied)} job, only for "
-                f"{', '.join(allowed[secret.name]) or 'no job'}; ask an admin to allow it: "
-                f"{set_command(secret.name, [*allowed[secret.name], *denied])}"
-            )
+            message = not_for_job_message(secret.name, denied, allowed[secret.name])
             errors.append(FieldError(f"/secrets/{index}/jobs", "secret_not_for_job", message))
     return errors
+
+
+def unknown_secret_message(caller: Caller, name: str, jobs: list[JobKind]) -> str:
+    return f"project {caller.project.name!r} has no secret {name}; ask an admin to set it: {_set_command(name, jobs)}"
+
+
+def not_for_job_message(name: str, denied: list[JobKind], allowed: list[str]) -> str:
+    return (
+        f"the secret {name} is not allowed for the {' and '.join(denied)} job, only for "
+        f"{', '.join(allowed) or 'no job'}; ask an admin to allow it: {_set_command(name, [*allowed, *denied])}"
+    )
 
 
 def jobs_with_user_code(spec: RunSpec) -> frozenset[JobKind]:
@@ -103,7 +107,7 @@ def reveal(node: Node, job_id: str, *, epoch: int, incarnation: int, now: dateti
             raise conflict(
                 "secret_missing",
                 f"the secret {name}, which {job.name} needs as {variable}, {state}; ask an admin to set it "
-                f"({set_command(name, [kind])}), then retry the run from its last checkpoint",
+                f"({_set_command(name, [kind])}), then retry the run from its last checkpoint",
             )
     for reward in remote_rewards(run.spec) if kind == JobKind.REWARD else []:
         secret = reward.options.secret
@@ -118,5 +122,5 @@ def reveal(node: Node, job_id: str, *, epoch: int, incarnation: int, now: dateti
     return {variable: values[name] for variable, name in variables.items()}
 
 
-def set_command(name: str, jobs: list[JobKind] | list[str]) -> str:
+def _set_command(name: str, jobs: list[JobKind] | list[str]) -> str:
     return f"oolong secret set {name} {' '.join(f'--job {job}' for job in jobs)}"

@@ -7,7 +7,7 @@ from django.conf import settings
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.secrets import secret_services
 from control_plane.core.api.errors import FieldError
-from control_plane.runs.job_secrets import set_command
+from control_plane.runs.job_secrets import not_for_job_message, unknown_secret_message
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec.remote_rewards import RemoteReward, remote_rewards
 from oolong.system.safe_http import AddressBlocked, OriginPolicy, parse_url
@@ -46,17 +46,11 @@ def _secret_errors(
 ) -> list[FieldError]:
     pointer = f"{reward.pointer}/secret"
     if name not in jobs:
-        message = (
-            f"project {caller.project.name!r} has no secret {name}; ask an admin to set it: "
-            f"{set_command(name, [JobKind.REWARD])} --host HOST"
-        )
+        message = f"{unknown_secret_message(caller, name, [JobKind.REWARD])} --host HOST"
         return [FieldError(pointer, "unknown_secret", message)]
     errors = []
     if JobKind.REWARD not in jobs[name]:
-        message = (
-            f"the secret {name} is not allowed for the reward job, only for {', '.join(jobs[name]) or 'no job'}; ask "
-            f"an admin to allow it: {set_command(name, [*jobs[name], JobKind.REWARD])}"
-        )
+        message = not_for_job_message(name, [JobKind.REWARD], jobs[name])
         errors.append(FieldError(pointer, "secret_not_for_job", message))
     if denied := secret_services.host_error(name, reward.options.url, hosts[name]):
         errors.append(FieldError(pointer, "secret_not_for_host", denied))

@@ -51,7 +51,12 @@ def _drain(window: MaintenanceWindow, *, now: datetime) -> None:
 
 
 def drain_until(
-    deadline: datetime, node: Node, pool: Pool, *, window: MaintenanceWindow | None, cause: dict[str, str]
+    deadline: datetime,
+    node: Node,
+    pool: Pool,
+    *,
+    window: MaintenanceWindow | None,
+    cause: dict[str, str | None],
 ) -> None:
     """Drain a node of the pool and record why; `window` returns it at its end. Call inside a transaction that locked
     its row."""
